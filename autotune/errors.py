@@ -1,0 +1,37 @@
+"""Errors meant for people: each message says what went wrong, why, and what to do next."""
+
+
+class AutotuneError(Exception):
+    """Base of every error this package raises on purpose; the CLI prints it as one line."""
+
+
+class InvalidProblem(AutotuneError):
+    """The problem itself makes no sense or exceeds what WGSL can index."""
+
+
+class InvalidConfig(AutotuneError):
+    """A config that is not legal for this problem on this device."""
+
+
+class NoAdapter(AutotuneError):
+    """No usable GPU adapter was found, or none matches the selector."""
+
+
+class WorkerError(AutotuneError):
+    """The worker process died, hung, or refused a request."""
+
+
+class WorkerCrashed(WorkerError):
+    """The worker process ended by itself (driver crash, panic, abort)."""
+
+
+class WorkerHung(WorkerError):
+    """The worker missed its deadline and was killed."""
+
+
+class TuningFailed(AutotuneError):
+    """No candidate survived; nothing was stored."""
+
+
+class CacheUnwritable(AutotuneError):
+    """The result could not be written to the cache directory."""

@@ -1,0 +1,108 @@
+"""What a kernel family must say about itself; everything generic asks through this.
+
+To add a family: a module here that subclasses `Family`, its templates, its search space, and one
+line in `autotune.kernels.KERNELS`. The CLI command, the tuner, the cache, the export and the
+correctness tests follow from it.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+
+from autotune.model import Config, DeviceProfile, Plan, Problem
+
+if TYPE_CHECKING:  # the look-up path must not import numpy
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Array = NDArray[np.generic]
+    Float64 = NDArray[np.float64]
+
+
+class Option(Struct, frozen=True):
+    """One command-line option of a family's problem. `kind` is `int`, `bool` or a tuple of choices."""
+
+    name: str
+    help: str
+    kind: type[int] | type[bool] | tuple[str, ...]
+    default: int | bool | str | None = None
+
+
+class Resources(Struct, frozen=True):
+    """What a config needs of a device, known without rendering it."""
+
+    workgroup_size: tuple[int, int, int]
+    workgroup_bytes: int
+    workgroups: int
+    binding_bytes: tuple[int, ...]
+    """Size of each storage binding."""
+    features: tuple[str, ...] = ()
+
+
+class Family(ABC):
+    """A kernel family: an operation, its problems, its variants and their rules."""
+
+    name: str
+    problem_type: type[Problem]
+    config_types: Mapping[str, type[Config]]
+    options: tuple[Option, ...]
+
+    @abstractmethod
+    def problem_from_options(self, values: Mapping[str, Any]) -> Problem:
+        """The problem for CLI values. Raises InvalidProblem with one clear line."""
+
+    @abstractmethod
+    def check_problem(self, problem: Any) -> None:
+        """Raise InvalidProblem where sizes or index products exceed what WGSL can index."""
+
+    @abstractmethod
+    def label(self, problem: Any) -> str:
+        """Short name of a problem, as in `1024x1024x1024-f32`; used in file names and tables."""
+
+    @abstractmethod
+    def refusals(self, problem: Any, config: Any) -> Iterator[str]:
+        """Reasons why the config is not legal for the problem on any device."""
+
+    @abstractmethod
+    def resources(self, problem: Any, config: Any) -> Resources:
+        """What the config needs, for the check against the device's limits."""
+
+    @abstractmethod
+    def default(self, problem: Any, profile: DeviceProfile | None) -> Config:
+        """The portable default: legal wherever WebGPU's base limits hold."""
+
+    @abstractmethod
+    def baseline(self, problem: Any, profile: DeviceProfile | None) -> Config:
+        """The naive config that speed-ups are told against."""
+
+    @abstractmethod
+    def plan(self, problem: Any, config: Any, *, specialize: bool) -> Plan:
+        """Render the config into WGSL passes. `specialize` bakes the sizes in."""
+
+    @abstractmethod
+    def flops(self, problem: Any) -> float:
+        """Floating-point operations of the problem, by the field's convention."""
+
+    @abstractmethod
+    def distance(self, problem: Any, other: Any) -> float:
+        """How far `other`'s best config is from answering for `problem`: 0 is the same problem,
+        each doubling of one size adds about 1, infinity means it must not answer."""
+
+    @abstractmethod
+    def neighbours(self, problem: Any, config: Any) -> list[Problem]:
+        """Small ragged problems on which a winner must be right too."""
+
+    @abstractmethod
+    def inputs(self, problem: Any, seed: int, *, integers: bool) -> "dict[str, Array]":
+        """Non-symmetric input data by buffer name. With `integers`, small whole numbers whose
+        sums are exact in any order."""
+
+    @abstractmethod
+    def reference(self, problem: Any, inputs: "Mapping[str, Array]") -> "dict[str, Float64]":
+        """The outputs in float64, by buffer name."""
+
+    @abstractmethod
+    def tolerance(self, problem: Any, expected: "Float64") -> "Float64":
+        """Largest allowed absolute error for each element of `expected`."""

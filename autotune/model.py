@@ -1,0 +1,150 @@
+"""The values that travel between the rooms.
+
+Everything here is frozen, holds no handles, and encodes to JSON as it stands. They are msgspec
+structs rather than dataclasses because data from files must be validated field by field
+(types, ranges, unknown names) and because the look-up path must import quickly.
+"""
+
+from typing import Annotated, Literal
+
+from msgspec import Meta, Struct, structs
+
+Size = Annotated[int, Meta(ge=1)]
+Dtype = Literal["f32", "f16"]
+Compiler = Literal["naga", "tint"]
+Role = Literal["uniform", "input", "output", "scratch"]
+Stage = Literal["limits", "compile", "run", "verify", "time", "crash", "hang"]
+Clock = Literal["gpu", "wall"]
+
+DTYPE_BYTES: dict[str, int] = {"f32": 4, "f16": 2, "u32": 4}
+
+
+class Problem(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What is asked of a kernel family. Each family subclasses it."""
+
+
+class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="variant"):
+    """What was chosen: one variant of a family and its parameters. Each variant subclasses it."""
+
+    @property
+    def variant(self) -> str:
+        """Name of the variant, as it stands in templates, spaces and cache entries."""
+        return str(self.__struct_config__.tag)
+
+    def parameters(self) -> dict[str, int | bool | str]:
+        """The tunable parameters by name, without the variant."""
+        return structs.asdict(self)
+
+
+class DeviceProfile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A device as seen by one runtime: what it is and what it allows. Can be stored and sent.
+
+    `features` and `limits` use the WebGPU specification's names (`shader-f16`,
+    `maxComputeWorkgroupStorageSize`), whatever the runtime calls them.
+    """
+
+    name: str
+    vendor: str
+    architecture: str
+    vendor_id: int
+    device_id: int
+    backend: str
+    adapter_type: str
+    compiler: Compiler
+    runtime: str
+    driver: str
+    features: tuple[str, ...]
+    limits: dict[str, Annotated[int, Meta(ge=0)]]
+    subgroup_size: int = 0
+    """Lanes per subgroup as probed by a dispatch; 0 when unknown."""
+
+    @property
+    def id(self) -> str:
+        """Identity for results: ids, backend and compiler. Names are only aliases."""
+        return f"{self.vendor_id:04x}-{self.device_id:04x}-{self.backend}-{self.compiler}"
+
+    @property
+    def is_cpu(self) -> bool:
+        """Whether this is a software adapter."""
+        return self.adapter_type == "cpu"
+
+
+Expr = int | str | dict[str, "list[Expr]"]
+"""A size as data, so that a JavaScript host can compute it: a number, the name of a size,
+`{"ceilDiv": [a, b]}` or `{"mul": [a, b, ...]}`."""
+
+
+class Buffer(Struct, frozen=True, kw_only=True):
+    """One buffer of a plan, bound at `@group(0) @binding(binding)` in every pass that names it."""
+
+    name: str
+    role: Role
+    element: str
+    shape: tuple[Expr, ...]
+    binding: int
+
+
+class Pass(Struct, frozen=True, kw_only=True):
+    """One dispatch: a WGSL module, its entry point, and how many workgroups it needs.
+
+    `workgroups` counts them in one dimension; the host may split the count over x and y in any
+    way with x·y ≥ workgroups, since kernels linearise the grid themselves.
+    """
+
+    wgsl: str
+    entry_point: str
+    workgroup_size: tuple[int, int, int]
+    workgroup_bytes: int
+    workgroups: Expr
+    buffers: tuple[str, ...]
+
+
+class Plan(Struct, frozen=True, kw_only=True):
+    """What is run for one (problem, config): passes in order, and the buffers they share."""
+
+    kernel: str
+    variant: str
+    sizes: dict[str, int]
+    """Every size name that expressions use. Uniform values are the fields of `uniform`."""
+    uniform: tuple[str, ...]
+    """Names of the u32 fields of the uniform buffer, in order; empty when sizes are baked in."""
+    buffers: tuple[Buffer, ...]
+    passes: tuple[Pass, ...]
+    features: tuple[str, ...] = ()
+    multiples: dict[str, int] = {}
+    """Sizes the kernel accepts: each named size must be a multiple of the number."""
+
+
+class Measurement(Struct, frozen=True, kw_only=True):
+    """The time of one dispatch of a plan, in seconds, with its spread."""
+
+    seconds: Annotated[float, Meta(gt=0)]
+    """Median over samples."""
+    low: Annotated[float, Meta(gt=0)]
+    """First quartile."""
+    high: Annotated[float, Meta(gt=0)]
+    """Third quartile."""
+    samples: Annotated[int, Meta(ge=1)]
+    batch: Annotated[int, Meta(ge=1)]
+    """Dispatches per sample."""
+    clock: Clock
+
+    @property
+    def spread(self) -> float:
+        """Interquartile range as a share of the median."""
+        return (self.high - self.low) / self.seconds
+
+
+class Rejection(Struct, frozen=True, kw_only=True):
+    """Why a candidate has no time: the stage that refused it, and the reason in words."""
+
+    stage: Stage
+    reason: str
+
+
+class Trial(Struct, frozen=True, kw_only=True):
+    """One candidate and what became of it."""
+
+    config: Config
+    outcome: Measurement | Rejection
+    seconds_spent: float = 0.0
