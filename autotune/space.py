@@ -1,0 +1,158 @@
+"""Search spaces: `search_spaces/*.toml` -> the legal configs of a problem on a device.
+
+Values live in TOML, where people edit and comment them; legality lives in Python, where it is typed
+and yields reasons. Points are index-coded, so that a sampler knows 64 lies between 32 and 128.
+"""
+
+import tomllib
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import product
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from autotune import paths
+from autotune.errors import InvalidConfig
+from autotune.kernels.base import Family
+from autotune.limits import refusals as limit_refusals
+from autotune.model import Config, DeviceProfile, Problem
+
+Value = int | bool | str
+Point = tuple[str, tuple[int, ...]]
+"""A variant and, for each of its axes, the index of the chosen value."""
+
+
+class Axis(Struct, frozen=True):
+    """One tunable parameter and the values it may take, in order."""
+
+    name: str
+    values: tuple[Value, ...]
+
+    @property
+    def ordered(self) -> bool:
+        """Whether neighbouring indices mean neighbouring values."""
+        return all(type(value) is int for value in self.values)
+
+
+Axes = Mapping[str, tuple[Axis, ...]]
+
+
+class Space:
+    """The legal points of a problem on a device, and why the others were refused."""
+
+    def __init__(self, axes: Axes, points: Iterable[Point], refused: Mapping[str, int] | None = None):
+        self.axes = axes
+        self.points = tuple(points)
+        self.refused = Counter(refused or {})
+        self._members = frozenset(self.points)
+
+    def __len__(self) -> int:
+        return len(self.points)
+
+    def __contains__(self, point: Point) -> bool:
+        return point in self._members
+
+    def neighbours(self, point: Point) -> list[Point]:
+        """Legal points that differ on one axis: by one step where the axis is ordered."""
+        variant, indices = point
+        found = []
+        for position, axis in enumerate(self.axes[variant]):
+            here = indices[position]
+            steps = (here - 1, here + 1) if axis.ordered else range(len(axis.values))
+            for step in steps:
+                other = (variant, (*indices[:position], step, *indices[position + 1 :]))
+                if step != here and other in self._members:
+                    found.append(other)
+        return found
+
+
+def load_axes(family: Family) -> Axes:
+    """Read the family's TOML: one table a variant, one array a parameter.
+
+    Raises InvalidConfig where a variant or parameter is unknown, missing, empty or of a wrong type.
+    """
+    path = paths.search_spaces_dir() / f"{family.name}.toml"
+    try:
+        tables = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, tomllib.TOMLDecodeError) as error:
+        raise InvalidConfig(f"cannot read the search space {path}: {error}") from error
+    return {variant: _variant_axes(family, variant, table, str(path)) for variant, table in tables.items()}
+
+
+def _variant_axes(family: Family, variant: str, table: Any, where: str) -> tuple[Axis, ...]:
+    config_type = family.config_types.get(variant)
+    if config_type is None:
+        known = ", ".join(family.config_types)
+        raise InvalidConfig(f"{where}: unknown variant [{variant}]; {family.name} has {known}")
+    names = config_type.__struct_fields__
+    if not isinstance(table, dict) or set(table) != set(names):
+        raise InvalidConfig(f"{where}: [{variant}] must list exactly these parameters: {', '.join(names)}")
+    for name, values in table.items():
+        if not isinstance(values, list) or not values or len(values) != len(set(map(repr, values))):
+            raise InvalidConfig(f"{where}: [{variant}] {name} must be a non-empty list of different values")
+    axes = tuple(Axis(name, tuple(table[name])) for name in names)
+    for axis in axes:  # every value must pass the config's own type, with the others at their first value
+        for value in axis.values:
+            first = {other.name: other.values[0] for other in axes}
+            try:
+                config_from(family, variant, first | {axis.name: value})
+            except InvalidConfig as error:
+                raise InvalidConfig(f"{where}: [{variant}] {axis.name} = {value!r}: {error}") from error
+    return axes
+
+
+def config_from(family: Family, variant: str, parameters: Mapping[str, Any]) -> Config:
+    """A config from untrusted names and values. Raises InvalidConfig where they do not fit."""
+    config_type = family.config_types.get(variant)
+    if config_type is None:
+        raise InvalidConfig(f"unknown {family.name} variant {variant!r}")
+    try:
+        return msgspec.convert({**parameters, "variant": variant}, config_type)
+    except msgspec.ValidationError as error:
+        raise InvalidConfig(str(error)) from error
+
+
+def config_at(family: Family, axes: Axes, point: Point) -> Config:
+    """The config that a point stands for."""
+    variant, indices = point
+    chosen = {axis.name: axis.values[index] for axis, index in zip(axes[variant], indices, strict=True)}
+    return family.config_types[variant](**chosen)
+
+
+def point_of(axes: Axes, config: Config) -> Point | None:
+    """The point that stands for a config, or None where the space lacks one of its values."""
+    if config.variant not in axes:
+        return None
+    parameters = config.parameters()
+    indices = []
+    for axis in axes[config.variant]:
+        if parameters[axis.name] not in axis.values:
+            return None
+        indices.append(axis.values.index(parameters[axis.name]))
+    return config.variant, tuple(indices)
+
+
+def refusals(family: Family, problem: Problem, config: Config, profile: DeviceProfile) -> Iterator[str]:
+    """Every reason why the config cannot run this problem on this device; none when it is legal."""
+    structural = list(family.refusals(problem, config))
+    yield from structural
+    if not structural:  # resources are only defined for a config whose geometry makes sense
+        yield from limit_refusals(family.resources(problem, config), profile)
+
+
+def legal(family: Family, problem: Problem, profile: DeviceProfile, axes: Axes | None = None) -> Space:
+    """Enumerate the space of a problem on a device; a refused point counts under its first reason."""
+    axes = load_axes(family) if axes is None else axes
+    points: list[Point] = []
+    refused: Counter[str] = Counter()
+    for variant in axes:
+        for indices in product(*(range(len(axis.values)) for axis in axes[variant])):
+            point = (variant, indices)
+            reason = next(refusals(family, problem, config_at(family, axes, point), profile), None)
+            if reason is None:
+                points.append(point)
+            else:
+                refused[reason] += 1
+    return Space(axes, points, refused)
