@@ -1,0 +1,161 @@
+"""The search proposes every point once, learns from what it is told, and finds fast points early."""
+
+import math
+from itertools import product
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from optuna.trial import TrialState
+
+from autotune.search import Search
+from autotune.space import Axis, Point, Space
+
+AXES = {
+    "tiled": (Axis("tile", (8, 16, 32, 64)), Axis("unroll", (1, 2, 4)), Axis("pad", (False, True))),
+    "split": (Axis("tile", (16, 32)), Axis("layout", ("row", "column", "block")), Axis("parts", (2, 4, 8))),
+}
+
+
+def all_points(axes: dict[str, tuple[Axis, ...]]) -> list[Point]:
+    return [
+        (variant, indices)
+        for variant, of_variant in axes.items()
+        for indices in product(*(range(len(axis.values)) for axis in of_variant))
+    ]
+
+
+def separable(point: Point) -> float:
+    """A time that each axis multiplies on its own; the fastest is not at a corner."""
+    variant, indices = point
+    return math.exp(0.3 * sum(abs(index - 1) for index in indices)) * (1.0 if variant == "tiled" else 1.5)
+
+
+def asked(search: Search, count: int, seconds=separable) -> list[Point]:
+    points = []
+    while len(points) < count and (point := search.ask()) is not None:
+        points.append(point)
+        search.tell(point, seconds(point))
+    return points
+
+
+@pytest.fixture
+def space() -> Space:
+    return Space(AXES, all_points(AXES))
+
+
+@st.composite
+def spaces(draw: st.DrawFn) -> Space:
+    """Small spaces of one to three variants, ordered and unordered axes, with holes."""
+    axes = {}
+    for variant in ("a", "b", "c")[: draw(st.integers(1, 3))]:
+        names = draw(st.lists(st.sampled_from("pqr"), unique=True, max_size=3))
+        kinds = st.sampled_from([(1,), (1, 2, 4), (8, 16), (False, True), ("x", "y", "z")])
+        axes[variant] = tuple(Axis(name, draw(kinds)) for name in names)
+    points = all_points(axes)
+    return Space(axes, draw(st.lists(st.sampled_from(points), unique=True)))
+
+
+@settings(max_examples=40, deadline=None)
+@given(space=spaces(), data=st.data())
+def test_every_point_is_asked_exactly_once_whatever_it_is_told(space: Space, data: st.DataObject) -> None:
+    outcomes = st.sampled_from([None, math.nan, math.inf, -1.0, 0.0, 1e-300, 1e-3, 2e-3, 1e300])
+    points = asked(Search(space), len(space) + 5, lambda _: data.draw(outcomes))
+    assert sorted(points) == sorted(space.points)
+
+
+@settings(max_examples=20, deadline=None)
+@given(space=spaces(), data=st.data())
+def test_points_may_be_told_late_or_without_being_asked(space: Space, data: st.DataObject) -> None:
+    told = data.draw(st.lists(st.sampled_from(space.points), unique=True)) if len(space) else []
+    search = Search(space)
+    for point in told:
+        search.tell(point, 1.0)
+    points = []
+    while (point := search.ask()) is not None:
+        points.append(point)
+    assert sorted(points + told) == sorted(space.points)
+    for point in reversed(points):
+        search.tell(point, 1.0)
+    assert all(trial.state == TrialState.COMPLETE for trial in search.study.trials)
+
+
+def test_seeds_come_first_without_repeats_and_without_points_outside_the_space(space: Space) -> None:
+    first, second = ("split", (1, 2, 0)), ("tiled", (3, 0, 1))
+    search = Search(space, seeds=[first, ("tiled", (9, 9, 9)), ("gone", ()), first, second])
+    assert asked(search, 2) == [first, second]
+
+
+def test_a_seed_that_was_told_is_not_asked(space: Space) -> None:
+    first, second = ("split", (1, 2, 0)), ("tiled", (3, 0, 1))
+    search = Search(space, seeds=[first, second])
+    search.tell(first, 1.0)
+    assert search.ask() == second
+
+
+@pytest.mark.parametrize("failure", [None, math.nan, math.inf, -math.inf, 0.0, -1.0])
+def test_a_failure_is_never_the_best(space: Space, failure: float | None) -> None:
+    search = Search(space)
+    search.tell(space.points[0], failure)
+    assert search.best is None
+    search.tell(space.points[1], 2.0)
+    search.tell(space.points[2], failure)
+    assert search.best == (space.points[1], 2.0)
+    assert [trial.state for trial in search.study.trials] == [
+        TrialState.FAIL,
+        TrialState.COMPLETE,
+        TrialState.FAIL,
+    ]
+
+
+def test_telling_twice_or_outside_the_space_changes_nothing(space: Space) -> None:
+    search = Search(space)
+    point = search.ask()
+    search.tell(point, 2.0)
+    search.tell(point, 1.0)
+    search.tell(("tiled", (9, 9, 9)), 1e-9)
+    search.tell(("gone", ()), 1e-9)
+    assert search.best == (point, 2.0)
+    assert len(search.study.trials) == 1
+
+
+def test_the_same_seed_asks_the_same_points(space: Space) -> None:
+    runs = [asked(Search(space, seed=seed), 25) for seed in (3, 3, 4)]
+    assert runs[0] == runs[1] != runs[2]
+
+
+def test_an_interrupted_run_goes_on_from_its_trials(space: Space) -> None:
+    whole = asked(Search(space, seed=1), 20)
+    search = Search(space, seed=2)
+    for point in whole:
+        search.tell(point, separable(point))
+    rest = asked(search, len(space))
+    assert sorted(whole + rest) == sorted(space.points)
+    assert search.best is not None
+    assert search.best[1] == min(map(separable, space.points))
+
+
+def test_an_empty_space_is_exhausted_at_once() -> None:
+    search = Search(Space({}, ()))
+    assert search.ask() is None
+    assert search.best is None
+
+
+def test_it_finds_fast_points_sooner_than_chance() -> None:
+    axes = {"v": tuple(Axis(f"axis{i}", (1, 2, 4, 8, 16)) for i in range(5))}
+    space = Space(axes, all_points(axes))
+    slowdown = lambda point: separable(("tiled", point[1]))  # noqa: E731
+    ours, chance = [], []
+    for seed in range(3):
+        ours.append(min(map(slowdown, asked(Search(space, seed=seed), 40, slowdown))))
+        sample = np.random.default_rng(seed).choice(len(space), 40, replace=False)
+        chance.append(min(slowdown(space.points[row]) for row in sample))
+    assert max(ours) < min(chance)
+
+
+def test_a_region_that_fails_is_left() -> None:
+    axes = {"v": (Axis("kind", ("good", "bad")), Axis("a", tuple(range(10))), Axis("b", tuple(range(10))))}
+    space = Space(axes, all_points(axes))
+    points = asked(Search(space), 50, lambda p: None if p[1][0] else 1.0 + p[1][1] + p[1][2])
+    assert sum(indices[0] for _, indices in points[10:30]) < 7  # chance would give ten
