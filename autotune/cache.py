@@ -1,0 +1,246 @@
+"""The cache on disk: one JSON file an entry, written atomically, safe for concurrent processes.
+
+    <root>/<kernel>/<device slug>/<problem slug>.json
+    <root>/device.json                                    the device last opened on this machine
+
+Reading never raises for what a file holds: a bad file yields a warning in the caller's list and is
+overwritten by the next store. The layered look-up over two such roots is in `lookup`.
+"""
+
+import os
+import re
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+
+from autotune import paths, space
+from autotune.entry import Entry, InvalidEntryError, decode, encode
+from autotune.errors import AutotuneError
+from autotune.files import UnreadableError, read_regular, temporaries, unwritable, write_atomic
+from autotune.kernels import KERNELS
+from autotune.kernels.base import Family
+from autotune.model import DeviceProfile, Problem
+from autotune.slug import is_slug, slug
+
+STUDIES = "studies"
+"""Folder below a root that holds the logs of unfinished searches, laid out like the entries."""
+DEVICE_FILE = "device.json"
+NOISE_FLOOR = 0.02
+"""Winners differ by 1 to 2 % from run to run, whatever the spread within one run says."""
+
+_DEVICE_SLUG = re.compile(r"-?[0-9a-f]{4,}-.*")
+
+
+def device_key(profile: DeviceProfile) -> str:
+    """What entries of a device are filed under: its id; names are only aliases.
+
+    Where the driver reports no device id (Apple, some browsers), the name is all that tells two
+    GPUs apart, and joins the key.
+    """
+    return profile.id if profile.device_id else f"{profile.id}-{profile.name}"
+
+
+def device_dir(root: Path, kernel: str, profile: DeviceProfile) -> Path:
+    """Folder of a device's entries for one kernel family."""
+    return root / kernel / slug(device_key(profile))
+
+
+def entry_path(root: Path, family: Family, problem: Problem, profile: DeviceProfile) -> Path:
+    """Where the entry of this key lies, whether or not it exists."""
+    return device_dir(root, family.name, profile) / f"{slug(family.label(problem))}.json"
+
+
+def read(path: Path, family: Family, warnings: list[str]) -> Entry | None:
+    """The entry in a file; None where there is none, or where it is not to be trusted.
+
+    The latter adds a line to `warnings`. An entry whose key is not the one of its place was
+    copied or renamed by hand, and is not trusted.
+    """
+    try:
+        raw = read_regular(path)
+        if raw is None:
+            return None
+        entry = decode(family, raw)
+        if path != entry_path(path.parents[2], family, entry.problem, entry.device):
+            raise InvalidEntryError("lies in the wrong place for the problem and device it names")
+    except (InvalidEntryError, UnreadableError) as error:
+        warnings.append(f"ignored {path}: it {error}")
+        return None
+    return entry
+
+
+def exact(
+    root: Path, family: Family, problem: Problem, profile: DeviceProfile, warnings: list[str]
+) -> Entry | None:
+    """The entry for exactly this problem on this device, stale or not."""
+    path = entry_path(root, family, problem, profile)
+    entry = read(path, family, warnings)
+    if entry is not None and (entry.problem != problem or device_key(entry.device) != device_key(profile)):
+        warnings.append(f"ignored {path}: it answers for another problem or device")
+        return None
+    return entry
+
+
+def store(root: Path, family: Family, entry: Entry) -> Path:
+    """Write an entry to its place, whatever is there. Raises CacheUnwritable where that fails."""
+    path = entry_path(root, family, entry.problem, entry.device)
+    write_atomic(root, path, encode(family, entry))
+    with suppress(OSError):  # one stat of this folder then tells other processes that an entry changed
+        now = time.time_ns()
+        os.utime(path.parents[1], ns=(now, now))
+    return path
+
+
+def replaces(new: Entry, old: Entry | None) -> bool:
+    """Whether a new winner takes the place of an old one for the same key.
+
+    A sound old entry yields only to one that is better beyond noise, so that the published
+    config does not flip between equals from run to run.
+    """
+    if old is None or stale_reasons(old, new.device, new.template_digest):
+        return True
+    if new.verified != old.verified:
+        return new.verified
+    if new.complete != old.complete:
+        if new.complete:
+            return True
+    elif new.config == old.config:
+        return True  # the same winner, measured again
+    if new.measurement.clock != old.measurement.clock:
+        return new.measurement.clock == "gpu"  # the two do not compare, and the GPU's is the finer
+    noise = max(NOISE_FLOOR, (new.measurement.spread + old.measurement.spread) / 2)
+    return new.measurement.seconds < old.measurement.seconds * (1 - noise)
+
+
+def stale_reasons(entry: Entry, profile: DeviceProfile, digest: str) -> tuple[str, ...]:
+    """Why an entry of this device may no longer be its best; none when it is fresh."""
+    reasons = []
+    if entry.template_digest != digest:
+        reasons.append("the kernel templates changed since it was tuned")
+    for what, then, now in (
+        ("driver", entry.device.driver, profile.driver),
+        ("runtime", entry.device.runtime, profile.runtime),
+    ):
+        if then != now:
+            reasons.append(f"tuned with the {what} {then or 'unknown'!r}, now {now or 'unknown'!r}")
+    return tuple(reasons)
+
+
+def remember_device(profile: DeviceProfile, root: Path | None = None) -> None:
+    """Note the device just opened, for look-ups that name none. Raises CacheUnwritable."""
+    root = paths.user_cache_dir() if root is None else root
+    if last_device(root) != profile:
+        write_atomic(root, root / DEVICE_FILE, msgspec.json.encode(profile))
+
+
+def last_device(root: Path) -> DeviceProfile | None:
+    """The device last opened on this machine, or None where no valid note of it exists."""
+    try:
+        raw = read_regular(root / DEVICE_FILE)
+        return None if raw is None else msgspec.json.decode(raw, type=DeviceProfile)
+    except (AutotuneError, ValueError, RecursionError):
+        return None  # as good as absent: the next opened device overwrites it
+
+
+def entry_files(root: Path, kernel: str) -> Iterator[Path]:
+    """Every file in the place and with the name of an entry of this kernel, in a fixed order."""
+    for folder in device_dirs(root, kernel):
+        yield from _listed(folder, ".json")
+
+
+def device_dirs(root: Path, kernel: str) -> list[Path]:
+    """The folders of the devices that have entries of this kernel, in a fixed order."""
+    with suppress(OSError):
+        names = sorted(os.listdir(root / kernel))  # noqa: PTH208  much faster than iterdir
+        return [root / kernel / name for name in names if is_slug(name) and _DEVICE_SLUG.fullmatch(name)]
+    return []
+
+
+def _listed(folder: Path, *suffixes: str) -> list[Path]:
+    """Files whose name is a slug and one of these suffixes."""
+    with suppress(OSError):
+        return [
+            folder / name
+            for name in sorted(os.listdir(folder))  # noqa: PTH208
+            for suffix in suffixes
+            if name.endswith(suffix) and is_slug(name.removesuffix(suffix))
+        ]
+    return []
+
+
+def list_entries(
+    root: Path, warnings: list[str] | None = None, families: Mapping[str, Family] = KERNELS
+) -> list[tuple[Path, Entry]]:
+    """Every entry that can be read, in a fixed order; lines about the others go to `warnings`."""
+    warnings = [] if warnings is None else warnings
+    found = []
+    for family in families.values():
+        for path in entry_files(root, family.name):
+            entry = read(path, family, warnings)
+            if entry is not None:
+                found.append((path, entry))
+    return found
+
+
+def verify_all(root: Path, families: Mapping[str, Family] = KERNELS) -> list[tuple[Path, str | None]]:
+    """Every entry file with what is wrong with it, None where it is sound.
+
+    Sound means readable, in its place, and with a config that is legal for its own problem on
+    its own device.
+    """
+    results: list[tuple[Path, str | None]] = []
+    for family in families.values():
+        for path in entry_files(root, family.name):
+            warnings: list[str] = []
+            entry = read(path, family, warnings)
+            if entry is None:
+                results.append((path, warnings[0].partition(": ")[2] if warnings else "it vanished"))
+            else:
+                results.append((path, illegality(family, entry, entry.problem, entry.device)))
+    return results
+
+
+def illegality(family: Family, entry: Entry, problem: Problem, profile: DeviceProfile) -> str | None:
+    """Why the entry's config cannot run this problem on this device; None when it can."""
+    try:
+        return next(space.refusals(family, problem, entry.config, profile), None)
+    except (AutotuneError, ArithmeticError, ValueError) as error:
+        return f"its config cannot be judged: {error}"  # parameters beyond what the rules foresee
+
+
+def clear(
+    root: Path,
+    kernel: str | None = None,
+    device: DeviceProfile | str | None = None,
+    families: Mapping[str, Family] = KERNELS,
+) -> list[Path]:
+    """Remove entries and search logs, of one kernel or device where given, and say which.
+
+    Only files with the place and the name of ours go; a directory goes when that leaves it empty.
+    """
+    removed: list[Path] = []
+    wanted = slug(device_key(device) if isinstance(device, DeviceProfile) else device) if device else None
+    try:
+        for name in [name for name in families if kernel in (None, name)]:
+            for base in (root, root / STUDIES):
+                for folder in device_dirs(base, name):
+                    if wanted is None or folder.name == wanted:
+                        removed += _clear_folder(folder)
+                with suppress(OSError):
+                    (base / name).rmdir()
+    except OSError as error:
+        raise unwritable(root, error) from error
+    return removed
+
+
+def _clear_folder(folder: Path) -> list[Path]:
+    ours = _listed(folder, ".json", ".jsonl", ".jsonl.old")
+    ours += temporaries(folder)
+    for path in ours:
+        path.unlink(missing_ok=True)
+    with suppress(OSError):
+        folder.rmdir()
+    return ours

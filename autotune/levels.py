@@ -1,0 +1,188 @@
+"""The levels of the look-up: the best config known for a problem on a device, and where it came from.
+
+From special to general: the user's entry, the shipped one, the nearest problem on this device, the
+same architecture, the same vendor, the portable default. Each config is checked for the asked
+problem on the asked device before it is handed out; an illegal one is skipped, with a note.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Literal
+
+from msgspec import Struct
+
+from autotune import cache, paths, space
+from autotune.digest import template_digest
+from autotune.entry import Entry
+from autotune.kernels.base import Family
+from autotune.model import Config, DeviceProfile, Problem
+
+Level = Literal["user", "shipped", "nearest", "architecture", "vendor", "default"]
+
+MAX_DISTANCE = 3.0
+"""A neighbour answers up to here: each of three sizes doubled, or one size eightfold."""
+
+_EXACT: tuple[Level, Level] = ("user", "shipped")
+
+
+class Answer(Struct, frozen=True, kw_only=True):
+    """A config for a problem on a device, and how much it is worth."""
+
+    config: Config
+    level: Level
+    entry: Entry | None = None
+    """The tuning it comes from; None for the portable default."""
+    path: Path | None = None
+    """File of that entry."""
+    stale: tuple[str, ...] = ()
+    """Why the entry may no longer be the best."""
+    notes: tuple[str, ...] = ()
+    """What else a person should know: entries skipped, other names, interrupted searches."""
+
+    @property
+    def fresh(self) -> bool:
+        """Whether tuning again would only repeat a finished search on this device."""
+        exact = self.level in ("user", "shipped")
+        return exact and not self.stale and self.entry is not None and self.entry.complete
+
+
+class _Candidate(Struct, frozen=True):
+    path: Path
+    entry: Entry
+    shipped: bool
+    distance: float
+
+
+def find(
+    family: Family,
+    problem: Problem,
+    profile: DeviceProfile,
+    *,
+    user_root: Path | None = None,
+    shipped_root: Path | None = None,
+) -> Answer:
+    """The best known config for a problem on a device. Always answers."""
+    roots = (user_root or paths.user_cache_dir(), shipped_root or paths.shipped_cache_dir())
+    notes: list[str] = []
+    seen: set[Path] = set()
+    for level, candidates in _levels(family, problem, profile, roots, notes):
+        for candidate in candidates:
+            if candidate.path in seen:
+                continue  # a device that was refused as the nearest is refused as the same vendor too
+            seen.add(candidate.path)
+            reason = cache.illegality(family, candidate.entry, problem, profile)
+            if reason is None:
+                notes += _remarks(family, problem, profile, level, candidate.entry)
+                return Answer(
+                    config=candidate.entry.config,
+                    level=level,
+                    entry=candidate.entry,
+                    path=candidate.path,
+                    stale=_stale(family, profile, level, candidate.entry),
+                    notes=tuple(dict.fromkeys(notes)),
+                )
+            notes.append(f"skipped {candidate.path} ({level}): not legal here, {reason}")
+    return default_answer(family, problem, profile, tuple(dict.fromkeys(notes)))
+
+
+def default_answer(
+    family: Family, problem: Problem, profile: DeviceProfile, notes: tuple[str, ...] = ()
+) -> Answer:
+    """The portable default as an answer, with a note where even that cannot run."""
+    config = family.default(problem, profile)
+    reason = next(space.refusals(family, problem, config, profile), None)
+    if reason is not None:
+        notes += (f"the portable default cannot run on this device either: {reason}",)
+    return Answer(config=config, level="default", notes=notes)
+
+
+def same_hardware(one: DeviceProfile, other: DeviceProfile) -> bool:
+    """Whether both are the same GPU, perhaps through another backend or compiler."""
+    ids = (one.vendor_id, one.device_id)
+    return all(ids) and ids == (other.vendor_id, other.device_id)
+
+
+def same_vendor(one: DeviceProfile, other: DeviceProfile) -> bool:
+    """Whether both are known to be of one vendor; the unknown vendor is nobody's."""
+    named = bool(one.vendor) and one.vendor.casefold() == other.vendor.casefold()
+    return named or (one.vendor_id != 0 and one.vendor_id == other.vendor_id)
+
+
+def same_architecture(one: DeviceProfile, other: DeviceProfile) -> bool:
+    """Whether both are known to be of one architecture of one vendor."""
+    named = bool(one.architecture) and one.architecture.casefold() == other.architecture.casefold()
+    return same_hardware(one, other) or (named and same_vendor(one, other))
+
+
+def _levels(
+    family: Family, problem: Problem, profile: DeviceProfile, roots: tuple[Path, Path], notes: list[str]
+) -> Iterator[tuple[Level, list[_Candidate]]]:
+    """The levels in order, each with its candidates, best first. Lazy: most calls need only the first."""
+    level: Level
+    identified = bool(profile.device_id or profile.name)
+    if identified:
+        for root, level in zip(roots, _EXACT, strict=True):
+            path = cache.entry_path(root, family, problem, profile)
+            entry = cache.exact(root, family, problem, profile, notes)
+            if entry is not None:
+                yield level, [_Candidate(path, entry, level == "shipped", 0.0)]
+    everything = _candidates(family, problem, roots, notes)
+    key = cache.device_key(profile)
+    if identified:
+        here = [c for c in everything if cache.device_key(c.entry.device) == key]
+        yield "nearest", sorted(here, key=lambda c: _rank(c, profile))
+    architecture = [c for c in everything if same_architecture(profile, c.entry.device)]
+    yield "architecture", sorted(architecture, key=lambda c: _rank(c, profile))
+    vendor = [c for c in everything if same_vendor(profile, c.entry.device)]
+    yield "vendor", sorted(vendor, key=lambda c: _rank(c, profile))
+
+
+def _candidates(
+    family: Family, problem: Problem, roots: tuple[Path, Path], notes: list[str]
+) -> list[_Candidate]:
+    """Every readable entry whose problem is near enough to answer for this one."""
+    found = []
+    for root, shipped in zip(roots, (False, True), strict=True):
+        for path in cache.entry_files(root, family.name):
+            entry = cache.read(path, family, notes)
+            if entry is not None:
+                distance = family.distance(problem, entry.problem)
+                if distance <= MAX_DISTANCE:  # false for NaN too
+                    found.append(_Candidate(path, entry, shipped, distance))
+    return found
+
+
+def _rank(candidate: _Candidate, profile: DeviceProfile) -> tuple[object, ...]:
+    """Sort key: the same GPU first, then the nearest problem, then the most alike stack; total."""
+    device, entry = candidate.entry.device, candidate.entry
+    return (
+        not same_hardware(profile, device),
+        candidate.distance,
+        device.compiler != profile.compiler,
+        device.backend != profile.backend,
+        candidate.shipped,
+        not entry.complete,
+        candidate.path.parts[-3:],
+    )
+
+
+def _stale(family: Family, profile: DeviceProfile, level: Level, entry: Entry) -> tuple[str, ...]:
+    # another device has another driver; only the templates compare
+    same_device = level in (*_EXACT, "nearest")
+    return cache.stale_reasons(entry, profile if same_device else entry.device, template_digest(family.name))
+
+
+def _remarks(
+    family: Family, problem: Problem, profile: DeviceProfile, level: Level, entry: Entry
+) -> Iterator[str]:
+    """What a person should know about an entry that answers."""
+    if level not in (*_EXACT, "nearest"):
+        yield f"tuned on {entry.device.name or 'an unnamed device'} ({entry.device.id})"
+    elif entry.device.name != profile.name:
+        yield f"tuned on this device under the name {entry.device.name!r}"
+    if entry.problem != problem:
+        yield f"tuned for {family.label(entry.problem)}"
+    if not entry.complete:
+        yield f"its search was interrupted after {entry.trials} trials"
+    if not entry.verified:
+        yield "it was not verified on ragged neighbours of its problem"

@@ -1,0 +1,107 @@
+"""The look-up for library authors: `best_config` answers in microseconds once it has answered.
+
+Nothing here needs a GPU, numpy or a template, and nothing here imports what does.
+"""
+
+import os
+from collections.abc import Hashable
+from functools import lru_cache
+from pathlib import Path
+
+from msgspec import Struct, structs
+
+from autotune import cache, paths, selector
+from autotune.kernels import family_of
+from autotune.levels import Answer, Level, find
+from autotune.model import DeviceProfile, Problem
+
+__all__ = ["Answer", "Level", "best_config", "find"]
+
+_MEMO_SIZE = 4096
+
+_Stamp = tuple[int, int, int] | None
+"""What changes when a file or folder does; None where it does not exist."""
+
+
+class _Held(Struct, frozen=True):
+    """An answer given before, and what it stands on."""
+
+    answer: Answer
+    watched: tuple[str, ...]
+    stamps: tuple[_Stamp, ...]
+
+
+_memo: dict[Hashable, _Held] = {}
+
+
+def best_config(
+    problem: Problem, *, device: DeviceProfile | str | None = None, cache_dir: str | Path | None = None
+) -> Answer:
+    """The best config known for a problem, with its provenance. Always answers, without any GPU work.
+
+    `device` is a profile, a profile id, a vendor (`nvidia`), or vendor and architecture
+    (`nvidia/hopper`); by default the device last opened on this machine, else any device that
+    grants WebGPU's base limits. Answers are held in memory until a cache file behind them changes.
+
+    Raises TypeError where no kernel family has this type of problem, and InvalidProblem where the
+    problem makes no sense.
+    """
+    user_root = _user_root(cache_dir)
+    # a profile holds a dict, so it has no hash of its own
+    asked = _fingerprint(device) if isinstance(device, DeviceProfile) else device
+    key = (type(problem), problem, asked, str(user_root))
+    held = _memo.get(key)
+    if held is not None and held.stamps == tuple(map(_stamp, held.watched)):
+        return held.answer
+
+    family = family_of(problem)
+    family.check_problem(problem)
+    roots = (user_root, paths.shipped_cache_dir())
+    # stamps are taken before anything is read: a change in between only costs another look-up
+    watched = [str(user_root / cache.DEVICE_FILE), *(str(root / family.name) for root in roots)]
+    stamps = list(map(_stamp, watched))
+    if device is None:
+        profile, notes = selector.last_or_base(user_root)
+    elif isinstance(device, str):
+        profile, notes = selector.select(device, family, roots)
+    else:
+        profile, notes = device, ()
+    places = [cache.entry_path(root, family, problem, profile) for root in roots]
+    more = [str(place) for path in places for place in (path.parent, path)]
+    stamps += map(_stamp, more)
+    answer = find(family, problem, profile, user_root=roots[0], shipped_root=roots[1])
+    if answer.path is not None and answer.path not in places:
+        more.append(str(answer.path))
+        stamps.append(_stamp(str(answer.path)))
+    answer = structs.replace(answer, notes=notes + answer.notes)
+    if len(_memo) >= _MEMO_SIZE:
+        _memo.clear()
+    _memo[key] = _Held(answer, (*watched, *more), tuple(stamps))
+    return answer
+
+
+def _user_root(cache_dir: str | Path | None) -> Path:
+    if cache_dir or os.environ.get("AUTOTUNE_CACHE_DIR"):
+        return paths.user_cache_dir(cache_dir)
+    return _platform_root(*map(os.environ.get, ("HOME", "XDG_CACHE_HOME", "LOCALAPPDATA")))
+
+
+@lru_cache(maxsize=16)
+def _platform_root(*_environment: str | None) -> Path:
+    """The platform's cache folder; asking for it costs more than the rest of a warm look-up."""
+    return paths.user_cache_dir()
+
+
+def _fingerprint(profile: DeviceProfile) -> Hashable:
+    """All of a profile that an answer depends on, with a hash."""
+    return tuple(
+        tuple(value.items()) if isinstance(value, dict) else value for value in structs.astuple(profile)
+    )
+
+
+def _stamp(path: str) -> _Stamp:
+    try:
+        status = os.stat(path)  # noqa: PTH116  pathlib costs more than the call itself
+    except OSError:
+        return None
+    return status.st_mtime_ns, status.st_size, status.st_ino
