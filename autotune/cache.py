@@ -64,7 +64,7 @@ def read(path: Path, family: Family, warnings: list[str]) -> Entry | None:
         if raw is None:
             return None
         entry = decode(family, raw)
-        if path != entry_path(path.parents[2], family, entry.problem, entry.device):
+        if path.parts[-3:] != entry_path(Path(), family, entry.problem, entry.device).parts:
             raise InvalidEntryError("lies in the wrong place for the problem and device it names")
     except (InvalidEntryError, UnreadableError) as error:
         warnings.append(f"ignored {path}: it {error}")
@@ -85,7 +85,10 @@ def exact(
 
 
 def store(root: Path, family: Family, entry: Entry) -> Path:
-    """Write an entry to its place, whatever is there. Raises CacheUnwritable where that fails."""
+    """Write an entry to its place, whatever is there.
+
+    Raises CacheUnwritable where that fails, and InvalidEntryError for what could not be read back.
+    """
     path = entry_path(root, family, entry.problem, entry.device)
     write_atomic(root, path, encode(family, entry))
     with suppress(OSError):  # one stat of this folder then tells other processes that an entry changed

@@ -2,10 +2,9 @@
 
 An entry holds its full key (kernel, problem, device), so a file tells by itself what it answers for.
 Whatever is read from a file is validated before anyone sees it: types and ranges by msgspec with
-the family's own types, the problem by the family, numbers for being finite.
+the family's own types (a number that is not finite passes for none), the problem by the family.
 """
 
-import math
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 
@@ -55,7 +54,7 @@ class _Record(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     measurement: Measurement
     default_measurement: Measurement | None
     baseline_measurement: Measurement | None
-    template_digest: Annotated[str, Meta(pattern="^[0-9a-f]{16}$")]
+    template_digest: Annotated[str, Meta(pattern=r"\A[0-9a-f]{16}\Z")]
     program_version: str
     created: Annotated[datetime, Meta(tz=True)]
     trials: Annotated[int, Meta(ge=0)]
@@ -105,10 +104,12 @@ def encode(family: Family, entry: Entry) -> bytes:
     """
     try:
         raw = msgspec.json.format(msgspec.json.encode(entry), indent=2) + b"\n"
+        if decode(family, raw) != entry:
+            raise InvalidEntryError("holds values that JSON cannot carry")
     except ValueError as error:  # a lone surrogate has no UTF-8 form
-        raise InvalidEntryError(f"cannot be written as JSON: {error}") from error
-    if decode(family, raw) != entry:
-        raise InvalidEntryError("holds values that JSON cannot carry")
+        raise InvalidEntryError(f"the entry cannot be stored: {error}") from error
+    except InvalidEntryError as error:
+        raise InvalidEntryError(f"the entry cannot be stored: it {error}") from error
     return raw
 
 
@@ -127,10 +128,6 @@ def decode(family: Family, raw: bytes) -> Entry:
     except (AutotuneError, ValueError, ArithmeticError, RecursionError) as error:
         # msgspec's errors are ValueErrors; deep nesting ends in RecursionError
         raise InvalidEntryError(f"is not a valid entry: {error}" if raw.strip() else "is empty") from error
-    for measurement in (record.measurement, record.default_measurement, record.baseline_measurement):
-        times = (measurement.seconds, measurement.low, measurement.high) if measurement else ()
-        if not all(map(math.isfinite, times)):
-            raise InvalidEntryError("holds a time that is not finite")
     fields = {name: getattr(record, name) for name in record.__struct_fields__}
     return Entry(**{**fields, "problem": problem, "config": config})
 

@@ -5,7 +5,7 @@ structs rather than dataclasses because data from files must be validated field 
 (types, ranges, unknown names) and because the look-up path must import quickly.
 """
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct, structs
 
@@ -69,9 +69,9 @@ class DeviceProfile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         return self.adapter_type == "cpu"
 
 
-Expr = int | str | dict[str, "list[Expr]"]
+Expr = int | str | dict[str, list[Any]]
 """A size as data, so that a JavaScript host can compute it: a number, the name of a size,
-`{"ceilDiv": [a, b]}` or `{"mul": [a, b, ...]}`."""
+`{"ceilDiv": [a, b]}` or `{"mul": [a, b, ...]}`, whose operands are expressions themselves."""
 
 
 class Buffer(Struct, frozen=True, kw_only=True):

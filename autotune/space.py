@@ -7,7 +7,7 @@ and yields reasons. Points are index-coded, so that a sampler knows 64 lies betw
 import tomllib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from itertools import product
+from math import prod
 from typing import Any
 
 import msgspec
@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from autotune import paths
 from autotune.errors import InvalidConfig
-from autotune.kernels.base import Family
+from autotune.kernels.base import Family, Rule
 from autotune.limits import refusals as limit_refusals
 from autotune.model import Config, DeviceProfile, Problem
 
@@ -143,16 +143,46 @@ def refusals(family: Family, problem: Problem, config: Config, profile: DevicePr
 
 
 def legal(family: Family, problem: Problem, profile: DeviceProfile, axes: Axes | None = None) -> Space:
-    """Enumerate the space of a problem on a device; a refused point counts under its first reason."""
+    """Enumerate the legal points of a problem on a device.
+
+    Rules prune as soon as their parameters are chosen; every point below a refusal counts under its
+    reason, without the details after a colon.
+    """
     axes = load_axes(family) if axes is None else axes
     points: list[Point] = []
     refused: Counter[str] = Counter()
     for variant in axes:
-        for indices in product(*(range(len(axis.values)) for axis in axes[variant])):
-            point = (variant, indices)
-            reason = next(refusals(family, problem, config_at(family, axes, point), profile), None)
+        for indices, parameters in _obeying(family, problem, variant, axes[variant], refused):
+            config = family.config_types[variant](**parameters)
+            reason = next(limit_refusals(family.resources(problem, config), profile), None)
             if reason is None:
-                points.append(point)
+                points.append((variant, indices))
             else:
-                refused[reason] += 1
+                refused[reason.partition(":")[0]] += 1
     return Space(axes, points, refused)
+
+
+def _obeying(
+    family: Family, problem: Problem, variant: str, axes: tuple[Axis, ...], refused: Counter[str]
+) -> Iterator[tuple[tuple[int, ...], dict[str, Value]]]:
+    """Index tuples and parameters that meet the variant's rules, depth first over its axes."""
+    names = [axis.name for axis in axes]
+    due: list[list[Rule]] = [[] for _ in axes]  # the rules that each axis completes
+    for rule in family.rules.get(variant, ()):
+        due[max(names.index(name) for name in rule.parameters)].append(rule)
+    below = [prod(len(axis.values) for axis in axes[depth + 1 :]) for depth in range(len(axes))]
+    chosen: dict[str, Value] = {}
+
+    def descend(depth: int, indices: tuple[int, ...]) -> Iterator[tuple[tuple[int, ...], dict[str, Value]]]:
+        if depth == len(axes):
+            yield indices, chosen
+            return
+        for index, value in enumerate(axes[depth].values):
+            chosen[names[depth]] = value
+            broken = next((rule for rule in due[depth] if not rule.holds(problem, chosen)), None)
+            if broken is None:
+                yield from descend(depth + 1, (*indices, index))
+            else:
+                refused[broken.reason] += below[depth]
+
+    yield from descend(0, ())

@@ -6,7 +6,7 @@ correctness tests follow from it.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
@@ -30,6 +30,24 @@ class Option(Struct, frozen=True):
     default: int | bool | str | None = None
 
 
+Parameters = Mapping[str, Any]
+"""Parameters of a config by name, all of them or those chosen so far."""
+
+
+class Rule(Struct, frozen=True):
+    """A condition that legal configs of a variant meet, on any device.
+
+    It names the parameters it reads, so that enumeration applies it as soon as those are chosen and
+    skips everything below (constraint-based spaces: Rasch et al., "Efficient auto-tuning of parallel
+    programs with interdependent tuning parameters via ATF", TACO 2021).
+    """
+
+    parameters: tuple[str, ...]
+    reason: str
+    holds: Callable[[Any, Parameters], bool]
+    """Takes the problem and the parameters."""
+
+
 class Resources(Struct, frozen=True):
     """What a config needs of a device, known without rendering it."""
 
@@ -48,6 +66,8 @@ class Family(ABC):
     problem_type: type[Problem]
     config_types: Mapping[str, type[Config]]
     options: tuple[Option, ...]
+    rules: Mapping[str, tuple[Rule, ...]]
+    """Rules of each variant that has any."""
 
     @abstractmethod
     def problem_from_options(self, values: Mapping[str, Any]) -> Problem:
@@ -61,9 +81,12 @@ class Family(ABC):
     def label(self, problem: Any) -> str:
         """Short name of a problem, as in `1024x1024x1024-f32`; used in file names and tables."""
 
-    @abstractmethod
-    def refusals(self, problem: Any, config: Any) -> Iterator[str]:
+    def refusals(self, problem: Any, config: Config) -> Iterator[str]:
         """Reasons why the config is not legal for the problem on any device."""
+        parameters = config.parameters()
+        for rule in self.rules.get(config.variant, ()):
+            if not rule.holds(problem, parameters):
+                yield rule.reason
 
     @abstractmethod
     def resources(self, problem: Any, config: Any) -> Resources:

@@ -1,0 +1,15 @@
+"""The kernel families, by name. Adding one is one line here."""
+
+from autotune.kernels.base import Family
+from autotune.kernels.gemm import GEMM
+from autotune.model import Problem
+
+KERNELS: dict[str, Family] = {family.name: family for family in (GEMM,)}
+
+
+def family_of(problem: Problem) -> Family:
+    """The family whose problem this is."""
+    for family in KERNELS.values():
+        if isinstance(problem, family.problem_type):
+            return family
+    raise TypeError(f"no kernel family has problems of type {type(problem).__name__}")

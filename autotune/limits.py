@@ -1,0 +1,80 @@
+"""Our own check of what a kernel needs against what the adapter reports, before any shader exists.
+
+wgpu-native checks neither workgroup memory nor override-sized workgroups, so nobody else would.
+Each refusal reads `reason: details`; the part before the colon is what counts are kept under.
+"""
+
+from collections.abc import Iterator
+from math import prod
+
+from autotune.kernels.base import Resources
+from autotune.model import DeviceProfile
+
+BASE_LIMITS: dict[str, int] = {
+    "maxBufferSize": 268_435_456,
+    "maxComputeInvocationsPerWorkgroup": 256,
+    "maxComputeWorkgroupSizeX": 256,
+    "maxComputeWorkgroupSizeY": 256,
+    "maxComputeWorkgroupSizeZ": 64,
+    "maxComputeWorkgroupStorageSize": 16_384,
+    "maxComputeWorkgroupsPerDimension": 65_535,
+    "maxStorageBufferBindingSize": 134_217_728,
+    "maxStorageBuffersPerShaderStage": 8,
+    "maxUniformBufferBindingSize": 65_536,
+}
+"""What every WebGPU implementation grants (the specification's default limits)."""
+
+
+def base_profile() -> DeviceProfile:
+    """An unknown device that grants only the base limits and no optional feature."""
+    return DeviceProfile(
+        name="",
+        vendor="",
+        architecture="",
+        vendor_id=0,
+        device_id=0,
+        backend="",
+        adapter_type="unknown",
+        compiler="tint",
+        runtime="",
+        driver="",
+        features=(),
+        limits=dict(BASE_LIMITS),
+    )
+
+
+def split_grid(workgroups: int, limit: int) -> tuple[int, int]:
+    """Spread a linear count over x and y so that each fits `limit` and as few as possible are idle."""
+    rows = -(-workgroups // limit)
+    return -(-workgroups // max(rows, 1)), max(rows, 1)
+
+
+def refusals(needs: Resources, profile: DeviceProfile) -> Iterator[str]:
+    """Every reason why the device cannot run a kernel with these needs."""
+    limit = {**BASE_LIMITS, **profile.limits}
+
+    invocations = prod(needs.workgroup_size)
+    most = limit["maxComputeInvocationsPerWorkgroup"]
+    if invocations > most:
+        shape = "×".join(map(str, needs.workgroup_size))
+        yield f"too many invocations in a workgroup: {shape} = {invocations}, the adapter allows {most}"
+    for axis, size in zip("XYZ", needs.workgroup_size, strict=True):
+        if size > limit[f"maxComputeWorkgroupSize{axis}"]:
+            most = limit[f"maxComputeWorkgroupSize{axis}"]
+            yield f"workgroup too long in {axis.lower()}: {size}, the adapter allows {most}"
+    if needs.workgroup_bytes > limit["maxComputeWorkgroupStorageSize"]:
+        most = limit["maxComputeWorkgroupStorageSize"]
+        yield f"too much workgroup memory: {needs.workgroup_bytes} B, the adapter has {most} B"
+    if len(needs.binding_bytes) > limit["maxStorageBuffersPerShaderStage"]:
+        most = limit["maxStorageBuffersPerShaderStage"]
+        yield f"too many storage buffers: {len(needs.binding_bytes)}, the adapter allows {most}"
+    most = min(limit["maxStorageBufferBindingSize"], limit["maxBufferSize"])
+    largest = max(needs.binding_bytes, default=0)
+    if largest > most:
+        yield f"a matrix exceeds the largest storage binding: {largest} B, the adapter allows {most} B"
+    dimension = limit["maxComputeWorkgroupsPerDimension"]
+    if max(split_grid(needs.workgroups, dimension)) > dimension:
+        yield f"grid too large: {needs.workgroups} workgroups, the adapter allows {dimension}² over x and y"
+    for feature in needs.features:
+        if feature not in profile.features:
+            yield f"needs a feature the adapter lacks: {feature}"

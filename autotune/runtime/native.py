@@ -1,0 +1,256 @@
+"""Runs plans through a wgpu-py style API: wgpu-native (naga) or, with the same calls, Dawn (Tint).
+
+Lives in the worker process only. It knows no kernel family: it binds buffers by name and dispatches.
+"""
+
+import statistics
+import struct
+import time
+from typing import Any
+
+import msgspec
+
+from autotune.expression import evaluate
+from autotune.limits import split_grid
+from autotune.model import Compiler, DeviceProfile, Plan
+from autotune.runtime import adapters
+from autotune.runtime.messages import Samples
+
+MAX_SAMPLES = 64
+"""Samples one request may ask for; a single query set of twice as many is reused throughout."""
+
+_LAYOUT_TYPES = {
+    "uniform": "uniform",
+    "input": "read-only-storage",
+    "output": "storage",
+    "scratch": "storage",
+}
+
+
+class NativeRuntime:
+    """One device, its data buffers and its compiled plans."""
+
+    def __init__(self, api: Any, *, compiler: Compiler, runtime: str) -> None:
+        self._api = api
+        self._compiler = compiler
+        self._runtime = runtime
+        self._adapters: list[tuple[DeviceProfile, Any]] = []
+        self._data: dict[str, Any] = {}
+        self._initial: dict[str, bytes] = {}
+        self._compiled: dict[int, _Compiled] = {}
+
+    def adapters(self) -> tuple[DeviceProfile, ...]:
+        """Profiles of all adapters, best first."""
+        listed = [
+            (adapters.profile_of(adapter, compiler=self._compiler, runtime=self._runtime), adapter)
+            for adapter in self._api.gpu.enumerate_adapters_sync()
+        ]
+        self._adapters = sorted(listed, key=lambda pair: adapters.preference(pair[0]))
+        return tuple(profile for profile, _ in self._adapters)
+
+    def open(self, index: int) -> DeviceProfile:
+        """Open an adapter of the list. Optional features are asked for only where listed, and given
+        up one by one when the request is refused: a listed feature is a maybe.
+        """
+        profile, adapter = self._adapters[index]
+        wanted = [name for name in adapters.FEATURES if name in adapter.features]
+        while True:
+            try:
+                self._device = adapter.request_device_sync(
+                    required_features=wanted, required_limits=dict(adapter.limits)
+                )
+                break
+            except RuntimeError:
+                if not wanted:
+                    raise
+                wanted.pop()
+        self._profile = msgspec.structs.replace(profile, features=adapters.granted(wanted))
+        self._prepare_clock()
+        if "subgroups" in self._profile.features:
+            self._profile = msgspec.structs.replace(self._profile, subgroup_size=self._probe_subgroup_size())
+        return self._profile
+
+    def load(self, contents: dict[str, bytes]) -> None:
+        """Replace all data buffers. What they hold now is also what outputs are reset to."""
+        for buffer in self._data.values():
+            buffer.destroy()
+        self._compiled.clear()
+        usage = self._api.BufferUsage
+        self._data = {
+            name: self._device.create_buffer_with_data(
+                data=data, usage=usage.STORAGE | usage.COPY_SRC | usage.COPY_DST
+            )
+            for name, data in contents.items()
+        }
+        self._initial = contents
+
+    def compile(self, handle: int, plan: Plan) -> None:
+        """Create the pipelines of a plan and bind its buffers."""
+        self._compiled[handle] = _Compiled(self._api, self._device, self._profile, plan, self._data)
+
+    def run(self, handle: int) -> dict[str, bytes]:
+        """Reset the outputs, dispatch once and read the outputs back."""
+        compiled = self._compiled[handle]
+        queue = self._device.queue
+        for name in compiled.outputs:
+            queue.write_buffer(self._data[name], 0, self._initial[name])
+        encoder = self._device.create_command_encoder()
+        compute_pass = encoder.begin_compute_pass()
+        compiled.encode(compute_pass)
+        compute_pass.end()
+        queue.submit([encoder.finish()])
+        return {name: bytes(queue.read_buffer(self._data[name])) for name in compiled.outputs}
+
+    def time(self, handle: int, batch: int, samples: int) -> Samples:
+        """Time `samples` runs of `batch` dispatches, with GPU timestamps where there are any."""
+        compiled = self._compiled[handle]
+        if self._queries is None:
+            return self._time_by_wall_clock(compiled, batch, samples)
+        encoder = self._device.create_command_encoder()
+        for sample in range(samples):
+            compute_pass = encoder.begin_compute_pass(
+                timestamp_writes={
+                    "query_set": self._queries,
+                    "beginning_of_pass_write_index": 2 * sample,
+                    "end_of_pass_write_index": 2 * sample + 1,
+                }
+            )
+            for _ in range(batch):
+                compiled.encode(compute_pass)
+            compute_pass.end()
+        encoder.resolve_query_set(self._queries, 0, 2 * samples, self._ticks, 0)
+        self._device.queue.submit([encoder.finish()])
+        raw = self._device.queue.read_buffer(self._ticks, size=16 * samples)
+        ticks = struct.unpack(f"<{2 * samples}Q", raw)
+        spans = ((ticks[2 * i], ticks[2 * i + 1]) for i in range(samples))
+        seconds = tuple(
+            (end - begin) * self._period * 1e-9 / batch for begin, end in spans if 0 < begin < end
+        )
+        return Samples(seconds, "gpu")
+
+    def drop(self, handle: int) -> None:
+        """Forget a compiled plan."""
+        self._compiled.pop(handle, None)
+
+    def _prepare_clock(self) -> None:
+        self._queries = None
+        usage = self._api.BufferUsage
+        self._ticks = self._device.create_buffer(
+            size=16 * MAX_SAMPLES, usage=usage.QUERY_RESOLVE | usage.COPY_SRC
+        )
+        if "timestamp-query" in self._profile.features:
+            self._queries = self._device.create_query_set(type="timestamp", count=2 * MAX_SAMPLES)
+            self._period = self._timestamp_period()
+        self._submit_overhead = statistics.median(self._wall_time_of(None, 1) for _ in range(5))
+
+    def _timestamp_period(self) -> float:
+        """Nanoseconds a tick. Dawn converts to nanoseconds itself; wgpu-native hands out raw ticks."""
+        if self._compiler == "tint":
+            return 1.0
+        from wgpu.backends.wgpu_native import lib
+
+        return float(lib.wgpuQueueGetTimestampPeriod(self._device.queue._internal))
+
+    def _wall_time_of(self, compiled: "_Compiled | None", batch: int) -> float:
+        encoder = self._device.create_command_encoder()
+        compute_pass = encoder.begin_compute_pass()
+        for _ in range(batch if compiled else 0):
+            assert compiled is not None
+            compiled.encode(compute_pass)
+        compute_pass.end()
+        start = time.perf_counter()
+        self._device.queue.submit([encoder.finish()])
+        self._device.queue.read_buffer(self._ticks, size=8)  # waits for the queue
+        return time.perf_counter() - start
+
+    def _time_by_wall_clock(self, compiled: "_Compiled", batch: int, samples: int) -> Samples:
+        times = [self._wall_time_of(compiled, batch) - self._submit_overhead for _ in range(samples)]
+        return Samples(tuple(seconds / batch for seconds in times if seconds > 0), "wall")
+
+    def _probe_subgroup_size(self) -> int:
+        """Reported sizes are wrong on several drivers; one dispatch tells. 0 where the probe fails."""
+        enable = "enable subgroups;\n" if self._compiler == "tint" else ""
+        code = f"""{enable}
+        @group(0) @binding(0) var<storage, read_write> size: array<u32>;
+        @compute @workgroup_size(64)
+        fn main(@builtin(subgroup_size) lanes: u32, @builtin(local_invocation_index) i: u32) {{
+            if (i == 0u) {{ size[0] = lanes; }}
+        }}"""
+        device, usage = self._device, self._api.BufferUsage
+        try:
+            pipeline = device.create_compute_pipeline(
+                layout="auto",
+                compute={"module": device.create_shader_module(code=code), "entry_point": "main"},
+            )
+            buffer = device.create_buffer(size=4, usage=usage.STORAGE | usage.COPY_SRC)
+            group = device.create_bind_group(
+                layout=pipeline.get_bind_group_layout(0),
+                entries=[{"binding": 0, "resource": {"buffer": buffer, "offset": 0, "size": 4}}],
+            )
+            encoder = device.create_command_encoder()
+            compute_pass = encoder.begin_compute_pass()
+            compute_pass.set_pipeline(pipeline)
+            compute_pass.set_bind_group(0, group)
+            compute_pass.dispatch_workgroups(1)
+            compute_pass.end()
+            device.queue.submit([encoder.finish()])
+            return int.from_bytes(bytes(device.queue.read_buffer(buffer)), "little")
+        except self._api.GPUError:
+            return 0
+
+
+class _Compiled:
+    """The pipelines and bind groups of one plan."""
+
+    def __init__(
+        self, api: Any, device: Any, profile: DeviceProfile, plan: Plan, data: dict[str, Any]
+    ) -> None:
+        usage = api.BufferUsage
+        own: dict[str, Any] = {}
+        for buffer in plan.buffers:
+            if buffer.role == "uniform":
+                values = struct.pack(f"<{len(plan.uniform)}I", *(plan.sizes[name] for name in plan.uniform))
+                own[buffer.name] = device.create_buffer_with_data(
+                    data=values.ljust(-(-len(values) // 16) * 16, b"\0"), usage=usage.UNIFORM
+                )
+            elif buffer.role == "scratch":
+                own[buffer.name] = device.create_buffer(
+                    size=4 * evaluate({"mul": list(buffer.shape)}, plan.sizes), usage=usage.STORAGE
+                )
+        self.outputs = [buffer.name for buffer in plan.buffers if buffer.role == "output"]
+        by_name = {buffer.name: buffer for buffer in plan.buffers}
+        limit = profile.limits["maxComputeWorkgroupsPerDimension"]
+        self._steps = []
+        for step in plan.passes:
+            used = [by_name[name] for name in step.buffers]
+            layout = device.create_bind_group_layout(
+                entries=[
+                    {
+                        "binding": buffer.binding,
+                        "visibility": api.ShaderStage.COMPUTE,
+                        "buffer": {"type": _LAYOUT_TYPES[buffer.role]},
+                    }
+                    for buffer in used
+                ]
+            )
+            pipeline = device.create_compute_pipeline(
+                layout=device.create_pipeline_layout(bind_group_layouts=[layout]),
+                compute={
+                    "module": device.create_shader_module(code=step.wgsl),
+                    "entry_point": step.entry_point,
+                },
+            )
+            entries = []
+            for buffer in used:
+                handle = own.get(buffer.name) or data[buffer.name]
+                resource = {"buffer": handle, "offset": 0, "size": handle.size}
+                entries.append({"binding": buffer.binding, "resource": resource})
+            group = device.create_bind_group(layout=layout, entries=entries)
+            self._steps.append((pipeline, group, split_grid(evaluate(step.workgroups, plan.sizes), limit)))
+
+    def encode(self, compute_pass: Any) -> None:
+        """Record every pass of the plan once."""
+        for pipeline, group, grid in self._steps:
+            compute_pass.set_pipeline(pipeline)
+            compute_pass.set_bind_group(0, group)
+            compute_pass.dispatch_workgroups(*grid)

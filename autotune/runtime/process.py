@@ -1,0 +1,237 @@
+"""The parent's side of a worker process: deadlines, and replacement after a crash or a hang."""
+
+import contextlib
+import queue
+import signal
+import subprocess
+import sys
+import threading
+from collections import deque
+from collections.abc import Mapping
+from typing import IO, cast
+
+from msgspec import Struct
+
+from autotune.errors import NoAdapter, WorkerCrashed, WorkerError, WorkerHung
+from autotune.model import Clock, DeviceProfile, Plan, Stage
+from autotune.runtime import messages
+from autotune.runtime.base import CandidateFailed
+
+
+class Deadlines(Struct, frozen=True):
+    """Seconds that each kind of request may take before the worker is killed."""
+
+    start: float = 60.0
+    compile: float = 20.0
+    run: float = 20.0
+    """One dispatch with transfer; on software adapters the first one contains the JIT compile."""
+    time: float = 30.0
+
+
+class Worker:
+    """One worker process: ask, and get an answer within a deadline or an error."""
+
+    def __init__(self, runtime: str = "wgpu") -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "autotune.runtime.worker", runtime],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,  # Ctrl-C goes to the parent alone
+        )
+        self._replies: queue.SimpleQueue[messages.Reply | None] = queue.SimpleQueue()
+        self._complaints: deque[str] = deque(maxlen=40)
+        threading.Thread(target=self._read_replies, daemon=True).start()
+        threading.Thread(target=self._read_complaints, daemon=True).start()
+
+    @property
+    def pid(self) -> int:
+        """Process id, for tests that kill it."""
+        return self._process.pid
+
+    def ask(self, request: messages.Request, deadline: float) -> messages.Reply:
+        """Send a request and wait. Raises WorkerCrashed or WorkerHung; the worker is dead then."""
+        try:
+            messages.send(cast("IO[bytes]", self._process.stdin), request)  # type: ignore[arg-type]
+            reply = self._replies.get(timeout=deadline)
+        except OSError:
+            reply = None
+        except queue.Empty:
+            self.kill()
+            raise WorkerHung(f"no answer within {deadline:g} s; the worker was killed") from None
+        if reply is None:
+            raise WorkerCrashed(self._last_words())
+        return reply
+
+    def kill(self) -> None:
+        """End the process at once."""
+        self._process.kill()
+        self._process.wait()
+        for stream in (self._process.stdin, self._process.stdout, self._process.stderr):
+            with contextlib.suppress(OSError, ValueError):
+                if stream and stream is not self._process.stdout:
+                    stream.close()
+
+    def _read_replies(self) -> None:
+        stream = cast("IO[bytes]", self._process.stdout)
+        with contextlib.suppress(OSError, ValueError):
+            while (reply := messages.receive_reply(stream)) is not None:  # type: ignore[arg-type]
+                self._replies.put(reply)
+        self._replies.put(None)
+
+    def _read_complaints(self) -> None:
+        with contextlib.suppress(OSError, ValueError):
+            for line in cast("IO[bytes]", self._process.stderr):
+                self._complaints.append(line.decode(errors="replace").rstrip())
+
+    def _last_words(self) -> str:
+        code = self._process.wait()
+        name = signal.Signals(-code).name if code < 0 else f"exit code {code}"
+        said = next((line for line in self._complaints if "panicked" in line or "Error" in line), "")
+        return f"the worker died ({name}){': ' + said if said else ''}"
+
+
+def list_adapters(runtime: str = "wgpu") -> tuple[DeviceProfile, ...]:
+    """Profiles of every adapter, best first. Raises WorkerError when the runtime cannot start."""
+    worker = Worker(runtime)
+    try:
+        return _adapters(worker)
+    finally:
+        worker.kill()
+
+
+def _adapters(worker: Worker) -> tuple[DeviceProfile, ...]:
+    reply = worker.ask(messages.ListAdapters(), Deadlines().start)
+    if isinstance(reply, messages.Adapters):
+        return reply.profiles
+    raise WorkerError(f"the runtime cannot list adapters: {getattr(reply, 'reason', reply)}")
+
+
+def choose(profiles: tuple[DeviceProfile, ...], selector: str | None) -> int:
+    """Index of the adapter that a selector names: a number, a device id, or part of a name.
+
+    Raises NoAdapter with what to install or which adapters there are.
+    """
+    if not profiles:
+        raise NoAdapter(
+            "no GPU adapter found; install a Vulkan driver, or on a machine without a GPU the software one "
+            "(Debian, Ubuntu: apt-get install mesa-vulkan-drivers)"
+        )
+    if selector is None:
+        return 0
+    if selector.isdecimal() and int(selector) < len(profiles):
+        return int(selector)
+    wanted = selector.lower()
+    for index, profile in enumerate(profiles):
+        if wanted and (wanted == profile.id or wanted in profile.name.lower() or wanted == profile.vendor):
+            return index
+    known = "; ".join(f"{index}: {profile.name} ({profile.id})" for index, profile in enumerate(profiles))
+    raise NoAdapter(f"no adapter matches {selector!r}; there are {known}")
+
+
+class WorkerRuntime:
+    """A runtime in a worker process that is replaced whenever it dies; see `autotune.runtime.base`."""
+
+    def __init__(
+        self, selector: str | None = None, *, runtime: str = "wgpu", deadlines: Deadlines | None = None
+    ) -> None:
+        self.deadlines = deadlines or Deadlines()
+        self.restarts = 0
+        self._runtime = runtime
+        self._contents: Mapping[str, bytes] = {}
+        self._handles = 0
+        self._compiled: dict[int, Plan] = {}
+        worker = Worker(runtime)
+        try:
+            self._index = choose(_adapters(worker), selector)
+            self.profile = self._open(worker)
+        except BaseException:
+            worker.kill()
+            raise
+        self._worker: Worker | None = worker
+        if self.profile.is_cpu:
+            self.deadlines = Deadlines(compile=30.0, run=30.0, time=60.0) if deadlines is None else deadlines
+
+    def load(self, contents: Mapping[str, bytes]) -> None:
+        """Replace all data buffers; compiled plans are forgotten."""
+        self._contents = contents
+        self._compiled.clear()
+        if self._worker is None:
+            self._restart()
+        else:
+            self._ask("run", messages.Load(dict(contents)), self.deadlines.start)
+
+    def compile(self, plan: Plan) -> int:
+        """Compile a plan against the loaded buffers and return its handle."""
+        self._handles += 1
+        self._ask("compile", messages.Compile(self._handles, plan), self.deadlines.compile)
+        self._compiled[self._handles] = plan
+        return self._handles
+
+    def run(self, handle: int) -> dict[str, bytes]:
+        """Reset the outputs, dispatch once, return the outputs' contents."""
+        reply = self._ask("run", messages.Run(handle), self.deadlines.run)
+        assert isinstance(reply, messages.Outputs)
+        return reply.contents
+
+    def time(self, handle: int, batch: int, samples: int) -> tuple[list[float], Clock]:
+        """Seconds for one dispatch, a value a sample, and the clock."""
+        reply = self._ask("time", messages.Time(handle, batch, samples), self.deadlines.time)
+        assert isinstance(reply, messages.Samples)
+        return list(reply.seconds), cast("Clock", reply.clock)
+
+    def drop(self, handle: int) -> None:
+        """Forget a compiled plan."""
+        self._compiled.pop(handle, None)
+        if self._worker is not None:
+            self._ask("run", messages.Drop(handle), self.deadlines.run)
+
+    def close(self) -> None:
+        """End the worker."""
+        if self._worker is not None:
+            self._worker.kill()
+            self._worker = None
+
+    @property
+    def worker_pid(self) -> int | None:
+        """Process id of the current worker, if one is alive."""
+        return None if self._worker is None else self._worker.pid
+
+    def _open(self, worker: Worker) -> DeviceProfile:
+        reply = worker.ask(messages.Open(self._index), Deadlines().start)
+        if isinstance(reply, messages.Opened):
+            return reply.profile
+        raise WorkerError(f"the adapter cannot be opened: {getattr(reply, 'reason', reply)}")
+
+    def _restart(self) -> None:
+        """Start a new worker with the same device, data and compiled plans."""
+        self.restarts += 1
+        worker = Worker(self._runtime)
+        try:
+            _adapters(worker)
+            self._open(worker)
+            worker.ask(messages.Load(dict(self._contents)), self.deadlines.start)
+            for handle, plan in self._compiled.items():
+                worker.ask(messages.Compile(handle, plan), self.deadlines.compile)
+        except BaseException:
+            worker.kill()
+            raise
+        self._worker = worker
+
+    def _ask(self, stage: Stage, request: messages.Request, deadline: float) -> messages.Reply:
+        if self._worker is None:
+            self._restart()
+        assert self._worker is not None
+        try:
+            reply = self._worker.ask(request, deadline)
+        except (WorkerCrashed, WorkerHung) as error:
+            self._worker = None  # the next request starts a new one
+            kind: Stage = "hang" if isinstance(error, WorkerHung) else "crash"
+            raise CandidateFailed(kind, f"{stage}: {error}") from error
+        except BaseException:  # Ctrl-C mid-request: the late answer must not meet the next question
+            self._worker.kill()
+            self._worker = None
+            raise
+        if isinstance(reply, messages.Failed):
+            raise CandidateFailed(stage, reply.reason)
+        return reply

@@ -1,0 +1,81 @@
+"""The worker process: `python -m autotune.runtime.worker [wgpu|dawn]`. The only place that opens a GPU.
+
+It reads requests from standard input and answers on standard output. A driver crash ends it; the
+parent replaces it. When the parent goes away, it leaves at once, even from inside a hung driver call.
+"""
+
+import os
+import queue
+import sys
+import threading
+from typing import Any, BinaryIO
+
+from autotune.runtime import messages
+from autotune.runtime.native import NativeRuntime
+
+
+def _claim_pipes() -> tuple[BinaryIO, BinaryIO]:
+    """Keep the pipes to ourselves: whatever a library prints goes to standard error."""
+    requests = os.fdopen(os.dup(0), "rb")
+    replies = os.fdopen(os.dup(1), "wb")
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    os.dup2(2, 1)
+    return requests, replies
+
+
+def _open_runtime(name: str) -> NativeRuntime:
+    if name == "dawn":
+        import wgpudawn
+        from wgpudawn.backends.dawn.extras import set_instance_extras
+
+        set_instance_extras(enable_toggles=["allow_unsafe_apis", "vulkan_enable_f16_on_nvidia"])
+        return NativeRuntime(wgpudawn, compiler="tint", runtime=f"wgpudawn {wgpudawn.__version__}")
+    import wgpu
+    from wgpu.backends.wgpu_native import _ffi
+
+    version = getattr(_ffi, "__version__", None) or wgpu.__version__
+    return NativeRuntime(wgpu, compiler="naga", runtime=f"wgpu {version}")
+
+
+def _answer(runtime: NativeRuntime, request: messages.Request) -> messages.Reply:
+    match request:
+        case messages.ListAdapters():
+            return messages.Adapters(runtime.adapters())
+        case messages.Open(index):
+            return messages.Opened(runtime.open(index))
+        case messages.Load(contents):
+            runtime.load(contents)
+        case messages.Compile(handle, plan):
+            runtime.compile(handle, plan)
+        case messages.Run(handle):
+            return messages.Outputs(runtime.run(handle))
+        case messages.Time(handle, batch, samples):
+            return runtime.time(handle, batch, samples)
+        case messages.Drop(handle):
+            runtime.drop(handle)
+    return messages.Done()
+
+
+def _read_into(inbox: "queue.SimpleQueue[messages.Request]", stream: BinaryIO) -> None:
+    while (request := messages.receive_request(stream)) is not None:
+        inbox.put(request)
+    os._exit(0)  # the parent is gone; the main thread may be stuck in a driver call
+
+
+def main() -> None:
+    """Serve requests until the parent closes the pipe."""
+    requests, replies = _claim_pipes()
+    inbox: queue.SimpleQueue[messages.Request] = queue.SimpleQueue()
+    threading.Thread(target=_read_into, args=(inbox, requests), daemon=True).start()
+    runtime: Any = _open_runtime(sys.argv[1] if len(sys.argv) > 1 else "wgpu")
+    while True:
+        request = inbox.get()
+        try:
+            reply = _answer(runtime, request)
+        except Exception as error:  # any refusal of the API is the candidate's, not ours
+            reply = messages.Failed(f"{type(error).__name__}: {error}"[:4000])
+        messages.send(replies, reply)
+
+
+if __name__ == "__main__":
+    main()

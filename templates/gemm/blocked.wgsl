@@ -1,0 +1,301 @@
+//# if f16
+enable f16;
+
+//# endif
+// GEMM with register blocks: a workgroup computes a TILE_M×TILE_N tile of C, an invocation a
+// THREAD_M×THREAD_N block of it, held in registers as vec4s along N. Per step of k it reads
+// THREAD_M + THREAD_N values from workgroup memory and does THREAD_M·THREAD_N multiply-adds, so the
+// block, not the memory, sets the speed. (The scheme of Volkov and Demmel, "Benchmarking GPUs to tune
+// dense linear algebra", SC 2008, and of Goto's GEBP one level further down.)
+//
+//            TILE_N                      invocations of a tile (THREADS_N × THREADS_M)
+//        ┌─────────────┐                 ┌──┬──┬──┬──┐
+//        │   tile_b    │ TILE_K          │00│01│..│  │   32 neighbours form LANES_N × (32/LANES_N)
+//        └─────────────┘                 ├──┼──┼──┼──┤   so that a subgroup reads few different
+//   ┌──┐ ┌─────────────┐                 │..│  │  │  │   rows of A and columns of B
+//   │A │ │ tile of C   │ TILE_M          └──┴──┴──┴──┘
+//   └──┘ └─────────────┘
+//
+//   tile_m, tile_n       tile of C a workgroup computes, in elements, e.g. 128 × 64
+//   tile_k               depth of the tiles in workgroup memory, e.g. 16
+//   thread_m, thread_n   register block of an invocation, in elements, e.g. 8 × 8
+//   lanes_n              of 32 neighbouring invocations, how many lie along N, e.g. 8
+//   vector               elements a memory access moves: 4 (K and N multiples of 4) or 1
+//   strips               true: an invocation's vec4s lie a stripe apart (neighbours read neighbours);
+//                        false: they are contiguous
+//   transpose_a          true: A's tile is stored k-major, so a vec4 of it holds four rows;
+//                        false: row-major, a vec4 holds four k
+//   pad_a                vec4s added to each row of A's tile against bank conflicts, 0 or 1
+//   buffering            single: load, wait, compute; prefetch: the next tile waits in registers;
+//                        double: and has a second place in workgroup memory (one barrier less)
+//   unroll_k             steps of k written out, e.g. 16: the loop over them costs nothing
+//   group_m              tile rows that are walked together, so that B's tiles are reused from cache
+//   staged               workgroup memory holds the storage type or the accumulator's
+//# set threads_n = tile_n // thread_n
+//# set threads_m = tile_m // thread_m
+//# set invocations = threads_m * threads_n
+//# set quads_n = thread_n // 4
+//# set buffers = 2 if buffering == "double" else 1
+
+{% include "lib/sizes.wgsl" %}
+
+{% include "lib/gemm_operands.wgsl" %}
+
+{% include "lib/gemm_quads.wgsl" %}
+
+{% include "lib/grid.wgsl" %}
+
+const TILE_M = {{ tile_m }}u;
+const TILE_N = {{ tile_n }}u;
+const TILE_K = {{ tile_k }}u;
+const THREAD_M = {{ thread_m }}u;
+const THREAD_N = {{ thread_n }}u;
+const THREADS_M = {{ threads_m }}u;  // TILE_M / THREAD_M
+const THREADS_N = {{ threads_n }}u;  // TILE_N / THREAD_N
+const INVOCATIONS = {{ invocations }}u;  // THREADS_M · THREADS_N
+const LANES_N = {{ lanes_n }}u;
+const LANES_M = {{ 32 // lanes_n }}u;  // 32 / LANES_N
+const BUFFERS = {{ buffers }}u;
+//# if group_m > 1
+const GROUP_M = {{ group_m }}u;
+//# endif
+
+// Nested arrays: a constant index is never clamped, and the clamp of a thread's own column is the
+// same expression for every k, so that the compiler keeps one. Flat arrays lose a seventh of the speed.
+//# if transpose_a
+const PITCH_A = {{ tile_m // 4 + pad_a }}u;  // vec4s a row: TILE_M / 4, padded
+var<workgroup> tile_a: array<array<array<vec4<Staged>, PITCH_A>, TILE_K>, BUFFERS>;  // [k][row / 4]
+//# else
+const PITCH_A = {{ tile_k // 4 + pad_a }}u;  // vec4s a row: TILE_K / 4, padded
+var<workgroup> tile_a: array<array<array<vec4<Staged>, PITCH_A>, TILE_M>, BUFFERS>;  // [row][k / 4]
+//# endif
+var<workgroup> tile_b: array<array<array<vec4<Staged>, {{ tile_n // 4 }}>, TILE_K>, BUFFERS>;  // [k][col / 4]
+
+//# set components = ["x", "y", "z", "w"]
+//# set units_a = tile_m * tile_k // (16 if transpose_a else 4)
+//# set units_b = tile_n * tile_k // 4
+//# set steps_a = [units_a // invocations, 1] | max
+//# set steps_b = [units_b // invocations, 1] | max
+//# set rows_a = 4 if transpose_a else 1
+//
+// What an invocation carries from memory to workgroup memory:
+//   of A, {{ steps_a }} {{ "block(s) of 4 rows × 4 k" if transpose_a else "vec4(s) along k" }}; of B, {{ steps_b }} vec4(s) along n.
+{% macro carried() %}
+//# for s in range(steps_a)
+//# for r in range(rows_a)
+    var a_{{ s }}_{{ r }} = vec4<Staged>();
+//# endfor
+//# endfor
+//# for s in range(steps_b)
+    var b_{{ s }} = vec4<Staged>();
+//# endfor
+{% endmacro %}
+{% macro fetch_with(k0, suffix) %}
+//# if units_a < invocations
+        if (invocation < {{ units_a }}u) {
+//# endif
+//# for s in range(steps_a)
+//# for r in range(rows_a)
+            a_{{ s }}_{{ r }} = load_a{{ suffix }}(row_start_{{ s }}_{{ r }}, {{ k0 }} + a_k);
+//# endfor
+//# endfor
+//# if units_a < invocations
+        }
+//# endif
+//# if units_b < invocations
+        if (invocation < {{ units_b }}u) {
+//# endif
+//# for s in range(steps_b)
+            b_{{ s }} = load_b{{ suffix }}({{ k0 }} + b_k_{{ s }}, tile_col + b_col_{{ s }});
+//# endfor
+//# if units_b < invocations
+        }
+//# endif
+{% endmacro %}
+{% macro fetch(k0) %}
+        // Memory -> registers. Only the last tile along K can reach past the end.
+        if ({{ k0 }} + TILE_K <= sizes.k) {
+{{ fetch_with(k0, "") }}
+        } else {
+{{ fetch_with(k0, "_tail") }}
+        }
+{% endmacro %}
+{% macro commit(buffer) %}
+        // Registers -> workgroup memory.
+//# if units_a < invocations
+        if (invocation < {{ units_a }}u) {
+//# endif
+//# for s in range(steps_a)
+//# if transpose_a
+//# for c in components
+            tile_a[{{ buffer }}][a_k + {{ loop.index0 }}u][a_row_{{ s }} / 4u] = vec4<Staged>(a_{{ s }}_0.{{ c }}, a_{{ s }}_1.{{ c }}, a_{{ s }}_2.{{ c }}, a_{{ s }}_3.{{ c }});
+//# endfor
+//# else
+            tile_a[{{ buffer }}][a_row_{{ s }}][a_k / 4u] = a_{{ s }}_0;
+//# endif
+//# endfor
+//# if units_a < invocations
+        }
+//# endif
+//# if units_b < invocations
+        if (invocation < {{ units_b }}u) {
+//# endif
+//# for s in range(steps_b)
+            tile_b[{{ buffer }}][b_k_{{ s }}][b_col_{{ s }} / 4u] = b_{{ s }};
+//# endfor
+//# if units_b < invocations
+        }
+//# endif
+{% endmacro %}
+{% macro quad_n(j) %}{{ "pos_n + %du" % (j * threads_n) if strips else "pos_n * %du + %du" % (quads_n, j) }}{% endmacro %}
+{% macro quad_m(i) %}{{ "pos_m + %du" % (i * threads_m) if strips else "pos_m * %du + %du" % (thread_m // 4, i) }}{% endmacro %}
+{% macro row(r) %}
+//# if transpose_a
+({{ quad_m(r // 4) }}) * 4u + {{ r % 4 }}u
+//# else
+{{ "pos_m + %du" % (r * threads_m) if strips else "pos_m * %du + %du" % (thread_m, r) }}
+//# endif
+{% endmacro %}
+{% macro multiply_add(r, a, b) %}
+//# for j in range(quads_n)
+            c_{{ r }}_{{ j }} = fma(vec4<Sum>(Sum({{ a }})), vec4<Sum>({{ b }}_{{ j }}), c_{{ r }}_{{ j }});
+//# endfor
+{% endmacro %}
+{% macro steps(buffer, k, count) %}
+//# if transpose_a
+//# for u in range(count)
+        {
+            // One step of k: the outer product of a column of A's tile and a row of B's.
+//# for i in range(thread_m // 4)
+            let a_{{ i }} = tile_a[{{ buffer }}][{{ k }}{{ u }}u][{{ quad_m(i) }}];
+//# endfor
+//# for j in range(quads_n)
+            let b_{{ j }} = tile_b[{{ buffer }}][{{ k }}{{ u }}u][{{ quad_n(j) }}];
+//# endfor
+//# for r in range(thread_m)
+{{ multiply_add(r, "a_%d.%s" % (r // 4, components[r % 4]), "b") }}
+//# endfor
+        }
+//# endfor
+//# else
+//# for u in range(0, count, 4)
+        {
+            // Four steps of k: each vec4 of A's tile holds four of them.
+//# for c in range(4)
+//# for j in range(quads_n)
+            let b{{ c }}_{{ j }} = tile_b[{{ buffer }}][{{ k }}{{ u + c }}u][{{ quad_n(j) }}];
+//# endfor
+//# endfor
+//# for r in range(thread_m)
+            let a_{{ r }} = tile_a[{{ buffer }}][{{ row(r) | trim }}][({{ k }}{{ u }}u) / 4u];
+//# for c in range(4)
+{{ multiply_add(r, "a_%d.%s" % (r, components[c]), "b%d" % c) }}
+//# endfor
+//# endfor
+        }
+//# endfor
+//# endif
+{% endmacro %}
+{% macro compute(buffer) %}
+//# if unroll_k == tile_k
+{{ steps(buffer, "", tile_k) }}
+//# else
+        for (var k = 0u; k < TILE_K; k += {{ unroll_k }}u) {
+{{ steps(buffer, "k + ", unroll_k) }}
+        }
+//# endif
+{% endmacro %}
+
+@compute @workgroup_size({{ invocations }})
+fn main(
+    @builtin(workgroup_id) workgroup: vec3<u32>,
+    @builtin(num_workgroups) grid: vec3<u32>,
+    @builtin(local_invocation_index) invocation: u32,
+) {
+    // Which tile of C. The whole workgroup leaves together where the grid is larger than the tiles.
+    let tiles_m = (sizes.m + TILE_M - 1u) / TILE_M;
+    let tiles_n = (sizes.n + TILE_N - 1u) / TILE_N;
+    let tile = linear_workgroup(workgroup, grid);
+    if (tile >= tiles_m * tiles_n) { return; }
+//# if group_m > 1
+    // GROUP_M tile rows are walked column by column, so that they share B's tiles in the cache.
+    let group = tile / (GROUP_M * tiles_n);
+    let group_rows = min(tiles_m - group * GROUP_M, GROUP_M);
+    let in_group = tile % (GROUP_M * tiles_n);
+    let tile_row = (group * GROUP_M + in_group % group_rows) * TILE_M;
+    let tile_col = in_group / group_rows * TILE_N;
+//# else
+    let tile_row = tile / tiles_n * TILE_M;
+    let tile_col = tile % tiles_n * TILE_N;
+//# endif
+
+    // Which register block of the tile.
+    let block = invocation / 32u;
+    let lane = invocation % 32u;
+    let pos_n = block % (THREADS_N / LANES_N) * LANES_N + lane % LANES_N;
+    let pos_m = block / (THREADS_N / LANES_N) * LANES_M + lane / LANES_N;
+
+    // Which values this invocation carries. Rows past the edge read the last one; they are never stored.
+    let a_k = invocation % (TILE_K / 4u) * 4u;
+//# for s in range(steps_a)
+    let a_row_{{ s }} = (invocation / (TILE_K / 4u) + {{ s * invocations * 4 // tile_k }}u) * {{ rows_a }}u;
+//# for r in range(rows_a)
+    let row_start_{{ s }}_{{ r }} = min(tile_row + a_row_{{ s }} + {{ r }}u, sizes.m - 1u) * sizes.k;
+//# endfor
+//# endfor
+//# for s in range(steps_b)
+    let b_k_{{ s }} = (invocation + {{ s * invocations }}u) / (TILE_N / 4u);
+    let b_col_{{ s }} = (invocation + {{ s * invocations }}u) % (TILE_N / 4u) * 4u;
+//# endfor
+
+//# for r in range(thread_m)
+//# for j in range(quads_n)
+    var c_{{ r }}_{{ j }} = vec4<Sum>();
+//# endfor
+//# endfor
+
+{{ carried() }}
+//# if buffering == "single"
+    for (var k0 = 0u; k0 < sizes.k; k0 += TILE_K) {
+{{ fetch("k0") }}
+{{ commit("0") }}
+        workgroupBarrier();
+{{ compute("0") }}
+        workgroupBarrier();
+    }
+//# elif buffering == "prefetch"
+{{ fetch("0u") }}
+    for (var k0 = 0u; k0 < sizes.k; k0 += TILE_K) {
+{{ commit("0") }}
+        workgroupBarrier();
+        if (k0 + TILE_K < sizes.k) {
+{{ fetch("(k0 + TILE_K)") }}
+        }
+{{ compute("0") }}
+        workgroupBarrier();
+    }
+//# else
+{{ fetch("0u") }}
+{{ commit("0") }}
+    workgroupBarrier();
+    var now = 0u;
+    for (var k0 = 0u; k0 < sizes.k; k0 += TILE_K) {
+        let more = k0 + TILE_K < sizes.k;
+        if (more) {
+{{ fetch("(k0 + TILE_K)") }}
+        }
+{{ compute("now") }}
+        if (more) {
+{{ commit("(1u - now)") }}
+        }
+        workgroupBarrier();
+        now = 1u - now;
+    }
+//# endif
+
+//# for r in range(thread_m)
+//# for j in range(quads_n)
+    store_c(tile_row + {{ row(r) | trim }}, tile_col + ({{ quad_n(j) }}) * 4u, c_{{ r }}_{{ j }});
+//# endfor
+//# endfor
+}

@@ -1,0 +1,37 @@
+//# if f16
+enable f16;
+
+//# endif
+// GEMM, one invocation for each element of C: the definition C[i][j] = Σ A[i][k]·B[k][j], read
+// straight from memory. It is here to be understood and to be measured against, not to be fast.
+//
+//   workgroup_x  invocations along N, e.g. 16
+//   workgroup_y  invocations along M, e.g. 16
+
+{% include "lib/sizes.wgsl" %}
+
+{% include "lib/gemm_operands.wgsl" %}
+
+{% include "lib/grid.wgsl" %}
+
+const WORKGROUP_X = {{ workgroup_x }}u;
+const WORKGROUP_Y = {{ workgroup_y }}u;
+
+@compute @workgroup_size({{ workgroup_x }}, {{ workgroup_y }})
+fn main(
+    @builtin(workgroup_id) workgroup: vec3<u32>,
+    @builtin(num_workgroups) grid: vec3<u32>,
+    @builtin(local_invocation_id) local: vec3<u32>,
+) {
+    let tiles_n = (sizes.n + WORKGROUP_X - 1u) / WORKGROUP_X;
+    let tile = linear_workgroup(workgroup, grid);
+    let row = tile / tiles_n * WORKGROUP_Y + local.y;
+    let col = tile % tiles_n * WORKGROUP_X + local.x;
+    if (row >= sizes.m || col >= sizes.n) { return; }
+
+    var sum = Sum();
+    for (var k = 0u; k < sizes.k; k += 1u) {
+        sum += Sum(a[row * sizes.k + k]) * Sum(b[k * sizes.n + col]);
+    }
+    c[row * sizes.n + col] = Stored(sum);
+}

@@ -1,0 +1,59 @@
+//# if f16
+enable f16;
+
+//# endif
+// GEMM through workgroup memory: each workgroup computes one TILE×TILE block of C, one invocation an
+// element. It walks along K tile by tile; every value read from memory is used TILE times.
+// (Tiling for a cache: Lam, Rothberg and Wolf, "The cache performance and optimizations of blocked
+// algorithms", ASPLOS 1991.)
+//
+//         K                N                N
+//     ┌───┬───┐        ┌───┬───┐        ┌───┬───┐
+//   M │   │ A │  ×   K │   │ B │  =   M │   │ C │
+//     └───┴───┘        └───┴───┘        └───┴───┘
+//
+//   tile  edge of the block, e.g. 16: TILE² invocations and 2·TILE² elements of workgroup memory
+
+{% include "lib/sizes.wgsl" %}
+
+{% include "lib/gemm_operands.wgsl" %}
+
+{% include "lib/grid.wgsl" %}
+
+const TILE = {{ tile }}u;
+
+var<workgroup> tile_a: array<array<Stored, TILE>, TILE>;
+var<workgroup> tile_b: array<array<Stored, TILE>, TILE>;
+
+@compute @workgroup_size({{ tile }}, {{ tile }})
+fn main(
+    @builtin(workgroup_id) workgroup: vec3<u32>,
+    @builtin(num_workgroups) grid: vec3<u32>,
+    @builtin(local_invocation_id) local: vec3<u32>,
+) {
+    let tiles_n = (sizes.n + TILE - 1u) / TILE;
+    let block = linear_workgroup(workgroup, grid);
+    let row = block / tiles_n * TILE + local.y;
+    let col = block % tiles_n * TILE + local.x;
+
+    // Rows and columns past the edge read the last one instead; their sums are never stored.
+    let row_start = min(row, sizes.m - 1u) * sizes.k;
+    let col_read = min(col, sizes.n - 1u);
+
+    var sum = Sum();
+    for (var k0 = 0u; k0 < sizes.k; k0 += TILE) {
+        // Along K, zeros past the end leave the sum as it is.
+        let k_a = k0 + local.x;
+        let k_b = k0 + local.y;
+        tile_a[local.y][local.x] = Stored();
+        tile_b[local.y][local.x] = Stored();
+        if (k_a < sizes.k) { tile_a[local.y][local.x] = a[row_start + k_a]; }
+        if (k_b < sizes.k) { tile_b[local.y][local.x] = b[k_b * sizes.n + col_read]; }
+        workgroupBarrier();
+        for (var k = 0u; k < TILE; k += 1u) {
+            sum += Sum(tile_a[local.y][k]) * Sum(tile_b[k][local.x]);
+        }
+        workgroupBarrier();
+    }
+    if (row < sizes.m && col < sizes.n) { c[row * sizes.n + col] = Stored(sum); }
+}
