@@ -1,16 +1,13 @@
 """The cache on disk: one JSON file an entry, written atomically, safe for concurrent processes.
 
-    <root>/<kernel>/<device slug>/<problem slug>.json
-    <root>/device.json                                    the device last opened on this machine
-
 Reading never raises for what a file holds: a bad file yields a warning in the caller's list and is
-overwritten by the next store. The layered look-up over two such roots is in `lookup`.
+overwritten by the next store. The layered look-up over two such roots is in `lookup`; where
+files lie is in `layout`.
 """
 
 import os
-import re
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -19,38 +16,35 @@ import msgspec
 from autotune import paths, space
 from autotune.entry import Entry, InvalidEntryError, decode, encode
 from autotune.errors import AutotuneError
-from autotune.files import UnreadableError, read_regular, temporaries, unwritable, write_atomic
+from autotune.files import (
+    Stamp,
+    UnreadableError,
+    read_regular,
+    settled,
+    stamp,
+    temporaries,
+    unwritable,
+    write_atomic,
+)
 from autotune.kernels import KERNELS
 from autotune.kernels.base import Family
+from autotune.layout import (
+    DEVICE_FILE,
+    STUDIES,
+    device_dirs,
+    device_key,
+    entry_files,
+    entry_path,
+    named_files,
+)
 from autotune.model import DeviceProfile, Problem
-from autotune.slug import is_slug, slug
+from autotune.slug import slug
 
-STUDIES = "studies"
-"""Folder below a root that holds the logs of unfinished searches, laid out like the entries."""
-DEVICE_FILE = "device.json"
 NOISE_FLOOR = 0.02
 """Winners differ by 1 to 2 % from run to run, whatever the spread within one run says."""
 
-_DEVICE_SLUG = re.compile(r"-?[0-9a-f]{4,}-.*")
-
-
-def device_key(profile: DeviceProfile) -> str:
-    """What entries of a device are filed under: its id; names are only aliases.
-
-    Where the driver reports no device id (Apple, some browsers), the name is all that tells two
-    GPUs apart, and joins the key.
-    """
-    return profile.id if profile.device_id else f"{profile.id}-{profile.name}"
-
-
-def device_dir(root: Path, kernel: str, profile: DeviceProfile) -> Path:
-    """Folder of a device's entries for one kernel family."""
-    return root / kernel / slug(device_key(profile))
-
-
-def entry_path(root: Path, family: Family, problem: Problem, profile: DeviceProfile) -> Path:
-    """Where the entry of this key lies, whether or not it exists."""
-    return device_dir(root, family.name, profile) / f"{slug(family.label(problem))}.json"
+_parsed: dict[Path, tuple[Stamp, Entry]] = {}
+"""Entries read by this process, as long as their files stay as they were."""
 
 
 def read(path: Path, family: Family, warnings: list[str]) -> Entry | None:
@@ -59,6 +53,10 @@ def read(path: Path, family: Family, warnings: list[str]) -> Entry | None:
     The latter adds a line to `warnings`. An entry whose key is not the one of its place was
     copied or renamed by hand, and is not trusted.
     """
+    before = stamp(path)
+    held = _parsed.get(path)
+    if held is not None and held[0] == before:
+        return held[1]
     try:
         raw = read_regular(path)
         if raw is None:
@@ -69,6 +67,8 @@ def read(path: Path, family: Family, warnings: list[str]) -> Entry | None:
     except (InvalidEntryError, UnreadableError) as error:
         warnings.append(f"ignored {path}: it {error}")
         return None
+    if settled(before):
+        _parsed[path] = before, entry
     return entry
 
 
@@ -148,32 +148,6 @@ def last_device(root: Path) -> DeviceProfile | None:
         return None  # as good as absent: the next opened device overwrites it
 
 
-def entry_files(root: Path, kernel: str) -> Iterator[Path]:
-    """Every file in the place and with the name of an entry of this kernel, in a fixed order."""
-    for folder in device_dirs(root, kernel):
-        yield from _listed(folder, ".json")
-
-
-def device_dirs(root: Path, kernel: str) -> list[Path]:
-    """The folders of the devices that have entries of this kernel, in a fixed order."""
-    with suppress(OSError):
-        names = sorted(os.listdir(root / kernel))  # noqa: PTH208  much faster than iterdir
-        return [root / kernel / name for name in names if is_slug(name) and _DEVICE_SLUG.fullmatch(name)]
-    return []
-
-
-def _listed(folder: Path, *suffixes: str) -> list[Path]:
-    """Files whose name is a slug and one of these suffixes."""
-    with suppress(OSError):
-        return [
-            folder / name
-            for name in sorted(os.listdir(folder))  # noqa: PTH208
-            for suffix in suffixes
-            if name.endswith(suffix) and is_slug(name.removesuffix(suffix))
-        ]
-    return []
-
-
 def list_entries(
     root: Path, warnings: list[str] | None = None, families: Mapping[str, Family] = KERNELS
 ) -> list[tuple[Path, Entry]]:
@@ -240,7 +214,7 @@ def clear(
 
 
 def _clear_folder(folder: Path) -> list[Path]:
-    ours = _listed(folder, ".json", ".jsonl", ".jsonl.old")
+    ours = named_files(folder, ".json", ".jsonl", ".jsonl.old")
     ours += temporaries(folder)
     for path in ours:
         path.unlink(missing_ok=True)

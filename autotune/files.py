@@ -13,6 +13,11 @@ from typing import IO
 
 from autotune.errors import AutotuneError, CacheUnwritable
 
+if sys.platform == "win32":
+    import msvcrt
+else:
+    import fcntl
+
 MAX_BYTES = 1 << 20
 """No entry comes near this; a larger file is not ours."""
 
@@ -22,8 +27,29 @@ _LOCKED_BYTE = 1 << 40
 """Where Windows locks: its locks keep even readers of the locked bytes out."""
 
 
+Stamp = tuple[int, int, int] | None
+"""What changes when a file or folder does; None where there is none."""
+_TICK_NS = 15_000_000
+"""Modification times move in steps as coarse as this."""
+
+
 class UnreadableError(AutotuneError):
     """A file that must not or cannot be read. The message says what it is or does."""
+
+
+def stamp(path: str | Path) -> Stamp:
+    """The stamp of a file or folder as it is now."""
+    try:
+        status = os.stat(path)  # noqa: PTH116  pathlib costs more than the call itself
+    except OSError:
+        return None
+    return status.st_mtime_ns, status.st_size, status.st_ino
+
+
+def settled(*stamps: Stamp) -> bool:
+    """Whether any later change will show in the stamps: a second one within a tick would not."""
+    now = time.time_ns()
+    return all(held is None or abs(now - held[0]) > _TICK_NS for held in stamps)
 
 
 def read_regular(path: Path, limit: int = MAX_BYTES) -> bytes | None:
@@ -121,21 +147,22 @@ def lock(path: Path) -> IO[bytes] | None:
         file.close()
 
 
-def _try_lock(file: IO[bytes]) -> bool:
-    if sys.platform == "win32":
-        import msvcrt
+if sys.platform == "win32":
 
+    def _try_lock(file: IO[bytes]) -> bool:
         file.seek(_LOCKED_BYTE)
         try:
             msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
         except OSError:
             return False
         return True
-    import fcntl
 
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        # some network file systems have no locks; tuning there is better than no tuning
-        return error.errno not in (errno.EWOULDBLOCK, errno.EACCES)
-    return True
+else:
+
+    def _try_lock(file: IO[bytes]) -> bool:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            # some network file systems have no locks; tuning there is better than no tuning
+            return error.errno not in (errno.EWOULDBLOCK, errno.EACCES)
+        return True

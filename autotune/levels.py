@@ -5,13 +5,13 @@ same architecture, the same vendor, the portable default. Each config is checked
 problem on the asked device before it is handed out; an illegal one is skipped, with a note.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Literal
 
 from msgspec import Struct
 
-from autotune import cache, paths, space
+from autotune import cache, layout, paths, space
 from autotune.digest import template_digest
 from autotune.entry import Entry
 from autotune.kernels.base import Family
@@ -49,7 +49,6 @@ class Answer(Struct, frozen=True, kw_only=True):
 class _Candidate(Struct, frozen=True):
     path: Path
     entry: Entry
-    shipped: bool
     distance: float
 
 
@@ -122,15 +121,15 @@ def _levels(
     identified = bool(profile.device_id or profile.name)
     if identified:
         for root, level in zip(roots, _EXACT, strict=True):
-            path = cache.entry_path(root, family, problem, profile)
+            path = layout.entry_path(root, family, problem, profile)
             entry = cache.exact(root, family, problem, profile, notes)
             if entry is not None:
-                yield level, [_Candidate(path, entry, level == "shipped", 0.0)]
-    everything = _candidates(family, problem, roots, notes)
-    key = cache.device_key(profile)
-    if identified:
-        here = [c for c in everything if cache.device_key(c.entry.device) == key]
-        yield "nearest", sorted(here, key=lambda c: _rank(c, profile))
+                yield level, [_Candidate(path, entry, 0.0)]
+        here = [layout.device_dir(root, family.name, profile) for root in roots]
+        nearest = _candidates(family, problem, here, notes)
+        yield "nearest", sorted(nearest, key=lambda c: _rank(c, profile))
+    folders = [folder for root in roots for folder in layout.device_dirs(root, family.name)]
+    everything = _candidates(family, problem, folders, notes)
     architecture = [c for c in everything if same_architecture(profile, c.entry.device)]
     yield "architecture", sorted(architecture, key=lambda c: _rank(c, profile))
     vendor = [c for c in everything if same_vendor(profile, c.entry.device)]
@@ -138,31 +137,31 @@ def _levels(
 
 
 def _candidates(
-    family: Family, problem: Problem, roots: tuple[Path, Path], notes: list[str]
+    family: Family, problem: Problem, folders: Sequence[Path], notes: list[str]
 ) -> list[_Candidate]:
-    """Every readable entry whose problem is near enough to answer for this one."""
+    """Every readable entry in these device folders whose problem is near enough to answer for this one."""
     found = []
-    for root, shipped in zip(roots, (False, True), strict=True):
-        for path in cache.entry_files(root, family.name):
-            entry = cache.read(path, family, notes)
-            if entry is not None:
-                distance = family.distance(problem, entry.problem)
-                if distance <= MAX_DISTANCE:  # false for NaN too
-                    found.append(_Candidate(path, entry, shipped, distance))
+    for path in (path for folder in folders for path in layout.entries_in(folder)):
+        entry = cache.read(path, family, notes)
+        if entry is not None:
+            distance = family.distance(problem, entry.problem)
+            if distance <= MAX_DISTANCE:  # false for NaN too
+                found.append(_Candidate(path, entry, distance))
     return found
 
 
 def _rank(candidate: _Candidate, profile: DeviceProfile) -> tuple[object, ...]:
-    """Sort key: the same GPU first, then the nearest problem, then the most alike stack; total."""
+    """Sort key: the same GPU first, then the nearest problem, then the most alike stack.
+
+    Equals keep the order they were found in: the user's before the shipped, then by file name.
+    """
     device, entry = candidate.entry.device, candidate.entry
     return (
         not same_hardware(profile, device),
         candidate.distance,
         device.compiler != profile.compiler,
         device.backend != profile.backend,
-        candidate.shipped,
         not entry.complete,
-        candidate.path.parts[-3:],
     )
 
 

@@ -10,7 +10,8 @@ from pathlib import Path
 
 from msgspec import Struct, structs
 
-from autotune import cache, paths, selector
+from autotune import layout, paths, selector
+from autotune.files import Stamp, settled, stamp
 from autotune.kernels import family_of
 from autotune.levels import Answer, Level, find
 from autotune.model import DeviceProfile, Problem
@@ -19,16 +20,13 @@ __all__ = ["Answer", "Level", "best_config", "find"]
 
 _MEMO_SIZE = 4096
 
-_Stamp = tuple[int, int, int] | None
-"""What changes when a file or folder does; None where it does not exist."""
-
 
 class _Held(Struct, frozen=True):
     """An answer given before, and what it stands on."""
 
     answer: Answer
     watched: tuple[str, ...]
-    stamps: tuple[_Stamp, ...]
+    stamps: tuple[Stamp, ...]
 
 
 _memo: dict[Hashable, _Held] = {}
@@ -51,32 +49,33 @@ def best_config(
     asked = _fingerprint(device) if isinstance(device, DeviceProfile) else device
     key = (type(problem), problem, asked, str(user_root))
     held = _memo.get(key)
-    if held is not None and held.stamps == tuple(map(_stamp, held.watched)):
+    if held is not None and held.stamps == tuple(map(stamp, held.watched)):
         return held.answer
 
     family = family_of(problem)
     family.check_problem(problem)
     roots = (user_root, paths.shipped_cache_dir())
     # stamps are taken before anything is read: a change in between only costs another look-up
-    watched = [str(user_root / cache.DEVICE_FILE), *(str(root / family.name) for root in roots)]
-    stamps = list(map(_stamp, watched))
+    watched = [str(user_root / layout.DEVICE_FILE), *(str(root / family.name) for root in roots)]
+    stamps = list(map(stamp, watched))
     if device is None:
         profile, notes = selector.last_or_base(user_root)
     elif isinstance(device, str):
         profile, notes = selector.select(device, family, roots)
     else:
         profile, notes = device, ()
-    places = [cache.entry_path(root, family, problem, profile) for root in roots]
+    places = [layout.entry_path(root, family, problem, profile) for root in roots]
     more = [str(place) for path in places for place in (path.parent, path)]
-    stamps += map(_stamp, more)
+    stamps += map(stamp, more)
     answer = find(family, problem, profile, user_root=roots[0], shipped_root=roots[1])
     if answer.path is not None and answer.path not in places:
         more.append(str(answer.path))
-        stamps.append(_stamp(str(answer.path)))
+        stamps.append(stamp(str(answer.path)))
     answer = structs.replace(answer, notes=notes + answer.notes)
-    if len(_memo) >= _MEMO_SIZE:
-        _memo.clear()
-    _memo[key] = _Held(answer, (*watched, *more), tuple(stamps))
+    if settled(*stamps):
+        if len(_memo) >= _MEMO_SIZE:
+            _memo.clear()
+        _memo[key] = _Held(answer, (*watched, *more), tuple(stamps))
     return answer
 
 
@@ -97,11 +96,3 @@ def _fingerprint(profile: DeviceProfile) -> Hashable:
     return tuple(
         tuple(value.items()) if isinstance(value, dict) else value for value in structs.astuple(profile)
     )
-
-
-def _stamp(path: str) -> _Stamp:
-    try:
-        status = os.stat(path)  # noqa: PTH116  pathlib costs more than the call itself
-    except OSError:
-        return None
-    return status.st_mtime_ns, status.st_size, status.st_ino

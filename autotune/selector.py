@@ -10,7 +10,7 @@ from pathlib import Path
 
 from msgspec import structs
 
-from autotune import cache
+from autotune import cache, layout
 from autotune.kernels.base import Family
 from autotune.limits import base_profile
 from autotune.model import DeviceProfile
@@ -60,10 +60,11 @@ def _known(family: Family, roots: Sequence[Path]) -> Iterator[DeviceProfile]:
         last = cache.last_device(root)
         if last is not None:
             yield last
-        for path in cache.entry_files(root, family.name):
-            entry = cache.read(path, family, [])
-            if entry is not None:
-                yield entry.device
+        for folder in layout.device_dirs(root, family.name):
+            entries = (cache.read(path, family, []) for path in layout.entries_in(folder))
+            first = next((entry for entry in entries if entry is not None), None)
+            if first is not None:
+                yield first.device
 
 
 def _common(profiles: Sequence[DeviceProfile]) -> DeviceProfile:

@@ -18,11 +18,11 @@ import msgspec
 from msgspec import Struct
 
 from autotune import space
-from autotune.cache import STUDIES, device_key, entry_path
 from autotune.digest import template_digest
 from autotune.errors import AutotuneError
 from autotune.files import lock, unwritable
 from autotune.kernels.base import Family
+from autotune.layout import STUDIES, device_key, entry_path
 from autotune.model import Config, DeviceProfile, Measurement, Problem, Rejection, Trial
 
 MAX_STARTS = 2

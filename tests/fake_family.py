@@ -32,7 +32,7 @@ class FakeFamily(Family):
     problem_type = FakeProblem
     config_types = {"square": Square, "fast": Fast}  # noqa: RUF012
     options = ()
-    rules: Mapping[str, Any] = {}  # noqa: RUF012
+    rules: Mapping[str, Any] = {}
 
     def check_problem(self, problem: FakeProblem) -> None:
         if problem.m > 1 << 20:
@@ -55,10 +55,10 @@ class FakeFamily(Family):
             features=("shader-f16",) if half else (),
         )
 
-    def default(self, problem: FakeProblem, profile: DeviceProfile | None) -> Config:
+    def default(self, *_: Any) -> Config:
         return Square(tile=8)
 
-    def baseline(self, problem: FakeProblem, profile: DeviceProfile | None) -> Config:
+    def baseline(self, *_: Any) -> Config:
         return Square(tile=1)
 
     def distance(self, problem: FakeProblem, other: FakeProblem) -> float:

@@ -10,12 +10,12 @@ from math import inf, nan
 from pathlib import Path
 
 import pytest
-from fake_family import FAKE, Fast, FakeProblem, Square, device, seconds
+from fake_family import FAKE, FakeProblem, Fast, Square, device, seconds
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
-from autotune import cache, files
+from autotune import cache, files, layout
 from autotune.entry import InvalidEntryError, decode, encode, new_entry
 from autotune.errors import CacheUnwritable
 
@@ -59,7 +59,8 @@ entries = st.builds(
     st.just(FAKE),
     st.builds(FakeProblem, m=st.integers(1, 1 << 20), n=st.integers(1, 2**31), kind=texts),
     profiles,
-    st.builds(Square, tile=st.integers(1, 256)) | st.builds(Fast, tile=st.integers(1, 256), half=st.booleans()),
+    st.builds(Square, tile=st.integers(1, 256))
+    | st.builds(Fast, tile=st.integers(1, 256), half=st.booleans()),
     measurements,
     default_measurement=st.none() | measurements,
     baseline_measurement=st.none() | measurements,
@@ -147,7 +148,7 @@ DAMAGED = {
 
 
 def test_the_undamaged_entry_is_read(tmp_path):
-    path = cache.entry_path(tmp_path, FAKE, FakeProblem(m=64), device())
+    path = layout.entry_path(tmp_path, FAKE, FakeProblem(m=64), device())
     path.parent.mkdir(parents=True)
     path.write_bytes(edited())
     warnings = []
@@ -189,7 +190,7 @@ def test_what_json_cannot_carry_is_not_stored(tmp_path):
         entry(measurement=seconds(nan)),
         entry(profile=device(name="\ud800")),
         entry(template_digest="short"),
-        entry(created=datetime(2025, 1, 1)),  # noqa: DTZ001
+        entry(created=datetime(2025, 1, 1)),
     ):
         with pytest.raises(InvalidEntryError, match="cannot be stored"):
             cache.store(tmp_path, FAKE, bad)
@@ -240,7 +241,7 @@ def test_a_root_that_cannot_be_written_is_one_clear_line(tmp_path):
 @pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root writes everywhere")
 def test_a_read_only_folder_is_one_clear_line(tmp_path):
     cache.store(tmp_path, FAKE, entry())
-    folder = cache.device_dir(tmp_path, "fake", device())
+    folder = layout.device_dir(tmp_path, "fake", device())
     folder.chmod(0o500)
     try:
         with pytest.raises(CacheUnwritable, match=r"--cache-dir"):
@@ -415,3 +416,11 @@ def test_a_new_entry_knows_when_and_by_what_it_was_made():
     assert abs((datetime.now(UTC) - made.created).total_seconds()) < 60
     assert made.program_version
     assert len(made.template_digest) == 16
+
+
+def test_an_entry_edited_in_place_is_read_again(tmp_path):
+    path = cache.store(tmp_path, FAKE, entry(tile=16))
+    for old, new in ((16, 32), (32, 64), (64, 16)):  # the size stays, and so may the time stamp
+        assert cache.read(path, FAKE, []).config == Square(tile=old)
+        path.write_text(path.read_text().replace(f'"tile": {old}', f'"tile": {new}'))
+        assert cache.read(path, FAKE, []).config == Square(tile=new)

@@ -36,7 +36,7 @@ def assert_safe(name: str) -> None:
     assert set(name) <= set("abcdefghijklmnopqrstuvwxyz0123456789-_")
     assert name[0].isalnum()
     assert name[-1].isalnum()
-    assert name.split(".")[0] not in RESERVED
+    assert name.split(".", maxsplit=1)[0] not in RESERVED
     assert is_slug(name)
 
 
