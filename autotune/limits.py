@@ -7,8 +7,9 @@ Each refusal reads `reason: details`; the part before the colon is what counts a
 from collections.abc import Iterator
 from math import prod
 
+from autotune.expression import evaluate
 from autotune.kernels.base import Resources
-from autotune.model import DeviceProfile
+from autotune.model import DTYPE_BYTES, DeviceProfile, Plan
 
 BASE_LIMITS: dict[str, int] = {
     "maxBufferSize": 268_435_456,
@@ -78,3 +79,19 @@ def refusals(needs: Resources, profile: DeviceProfile) -> Iterator[str]:
     for feature in needs.features:
         if feature not in profile.features:
             yield f"needs a feature the adapter lacks: {feature}"
+
+
+def needs(plan: Plan) -> Resources:
+    """What a rendered plan needs, the largest pass deciding; the last check before shader creation."""
+    storage = [buffer for buffer in plan.buffers if buffer.role != "uniform"]
+    largest = max(plan.passes, key=lambda step: (step.workgroup_bytes, prod(step.workgroup_size)))
+    return Resources(
+        workgroup_size=largest.workgroup_size,
+        workgroup_bytes=largest.workgroup_bytes,
+        workgroups=max(evaluate(step.workgroups, plan.sizes) for step in plan.passes),
+        binding_bytes=tuple(
+            evaluate({"mul": list(buffer.shape)}, plan.sizes) * DTYPE_BYTES[buffer.element]
+            for buffer in storage
+        ),
+        features=plan.features,
+    )

@@ -52,7 +52,7 @@ class Worker:
     def ask(self, request: messages.Request, deadline: float) -> messages.Reply:
         """Send a request and wait. Raises WorkerCrashed or WorkerHung; the worker is dead then."""
         try:
-            messages.send(cast("IO[bytes]", self._process.stdin), request)  # type: ignore[arg-type]
+            messages.send(cast("IO[bytes]", self._process.stdin), request)
             reply = self._replies.get(timeout=deadline)
         except OSError:
             reply = None
@@ -75,7 +75,7 @@ class Worker:
     def _read_replies(self) -> None:
         stream = cast("IO[bytes]", self._process.stdout)
         with contextlib.suppress(OSError, ValueError):
-            while (reply := messages.receive_reply(stream)) is not None:  # type: ignore[arg-type]
+            while (reply := messages.receive_reply(stream)) is not None:
                 self._replies.put(reply)
         self._replies.put(None)
 
@@ -212,7 +212,7 @@ class WorkerRuntime:
             self._open(worker)
             worker.ask(messages.Load(dict(self._contents)), self.deadlines.start)
             for handle, plan in self._compiled.items():
-                worker.ask(messages.Compile(handle, plan), self.deadlines.compile)
+                worker.ask(messages.Compile(handle, plan), self.deadlines.compile)  # compiled before
         except BaseException:
             worker.kill()
             raise
@@ -225,7 +225,8 @@ class WorkerRuntime:
         try:
             reply = self._worker.ask(request, deadline)
         except (WorkerCrashed, WorkerHung) as error:
-            self._worker = None  # the next request starts a new one
+            self._worker = None  # the next request starts a new one, without the culprit
+            self._compiled.pop(getattr(request, "handle", 0), None)
             kind: Stage = "hang" if isinstance(error, WorkerHung) else "crash"
             raise CandidateFailed(kind, f"{stage}: {error}") from error
         except BaseException:  # Ctrl-C mid-request: the late answer must not meet the next question

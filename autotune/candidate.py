@@ -1,0 +1,114 @@
+"""One candidate, from config to outcome: render, check limits, compile, verify, time.
+
+Whatever goes wrong with it is a value, not an exception: a Rejection that says at which stage.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from autotune import limits, measure, verify
+from autotune.errors import AutotuneError
+from autotune.kernels.base import Family
+from autotune.measure import Clocked, Effort, Timer
+from autotune.model import Config, Measurement, Plan, Problem, Rejection
+from autotune.runtime.base import CandidateFailed, Runtime
+
+
+class Bench:
+    """Runs candidates for one problem on one runtime, whose buffers it fills."""
+
+    def __init__(
+        self, family: Family, problem: Problem, runtime: Runtime, *, seed: int, integers: bool = False
+    ) -> None:
+        self.family = family
+        self.problem = problem
+        self.runtime = runtime
+        plan = family.plan(problem, family.default(problem, runtime.profile), specialize=False)
+        self._check = verify.prepare(family, problem, plan, runtime.profile, seed=seed, integers=integers)
+        runtime.load(self._check.contents)
+
+    def evaluate(
+        self, config: Config, best: float | None, effort: Effort = measure.SCREEN
+    ) -> Measurement | Rejection:
+        """Prove a candidate right and time it; `best` is the fastest time so far in seconds."""
+        try:
+            with self._compiled(config) as handle:
+                wrong = self._complaint(handle)
+                if wrong is not None:
+                    return Rejection(stage="verify", reason=wrong)
+                return measure.measure(self._timer(handle), best, effort)
+        except CandidateFailed as error:
+            return Rejection(stage=error.stage, reason=error.reason)
+
+    def complaint(self, config: Config) -> str | None:
+        """What is wrong with a candidate's results, or with running it at all; None when right."""
+        try:
+            with self._compiled(config) as handle:
+                return self._complaint(handle)
+        except CandidateFailed as error:
+            return f"{error.stage}: {error.reason}"
+
+    def interleave(
+        self, trials: Sequence[tuple[Config, float]], *, seed: int, budget: float
+    ) -> list[Measurement | None]:
+        """Re-measure verified candidates in turns; None for one that fails this time.
+
+        `trials` are configs with an estimate of their time in seconds.
+        """
+        handles: list[int | None] = []
+        for config, _ in trials:
+            try:
+                handle = self.runtime.compile(self._plan(config))
+                handles.append(handle if self._complaint(handle) is None else None)
+            except CandidateFailed:
+                handles.append(None)
+        alive = [index for index, handle in enumerate(handles) if handle is not None]
+        results: list[Measurement | None] = [None] * len(trials)
+        if alive:
+            timers = [self._forgiving(self._timer(handles[index] or 0)) for index in alive]
+            estimates = [trials[index][1] for index in alive]
+            measured = measure.interleave(timers, estimates, seed=seed, budget=budget)
+            for index, measurement in zip(alive, measured, strict=True):
+                results[index] = measurement
+        for index in alive:
+            self.runtime.drop(handles[index] or 0)
+        return results
+
+    def _plan(self, config: Config) -> Plan:
+        try:
+            plan = self.family.plan(self.problem, config, specialize=False)
+        except AutotuneError as error:
+            raise CandidateFailed("compile", str(error)) from error
+        refusal = next(limits.refusals(limits.needs(plan), self.runtime.profile), None)
+        if refusal is not None:
+            raise CandidateFailed("limits", refusal)
+        return plan
+
+    @contextmanager
+    def _compiled(self, config: Config) -> Iterator[int]:
+        handle = self.runtime.compile(self._plan(config))
+        try:
+            yield handle
+        finally:
+            self.runtime.drop(handle)
+
+    def _complaint(self, handle: int) -> str | None:
+        return self._check.complaint(self.runtime.run(handle))
+
+    def _timer(self, handle: int) -> Timer:
+        def time(batch: int, samples: int) -> Clocked:
+            return self.runtime.time(handle, batch, samples)
+
+        return time
+
+    @staticmethod
+    def _forgiving(timer: Timer) -> Timer:
+        """A finalist that fails now just stops giving readings."""
+
+        def time(batch: int, samples: int) -> Clocked:
+            try:
+                return timer(batch, samples)
+            except CandidateFailed:
+                return [], "gpu"
+
+        return time

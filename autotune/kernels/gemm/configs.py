@@ -1,0 +1,83 @@
+"""What can be chosen: the variants of GEMM and their parameters."""
+
+from typing import Annotated, Literal
+
+from msgspec import Meta
+
+from autotune.model import Config
+
+LANES = 32
+"""Neighbouring invocations whose layout over the tile is a parameter."""
+
+
+class Naive(Config, frozen=True, kw_only=True, tag="naive"):
+    """One invocation for each element, straight from memory."""
+
+    workgroup_x: Annotated[int, Meta(ge=1, le=1024)]
+    workgroup_y: Annotated[int, Meta(ge=1, le=1024)]
+
+
+class Tiled(Config, frozen=True, kw_only=True, tag="tiled"):
+    """Square tiles through workgroup memory, one invocation an element."""
+
+    tile: Annotated[int, Meta(ge=2, le=32)]
+
+
+class Blocked(Config, frozen=True, kw_only=True, tag="blocked"):
+    """Register blocks of vec4s over tiles in workgroup memory; the template explains each parameter."""
+
+    tile_m: Annotated[int, Meta(ge=4, le=512)]
+    tile_n: Annotated[int, Meta(ge=4, le=512)]
+    tile_k: Annotated[int, Meta(ge=4, le=64)]
+    thread_m: Annotated[int, Meta(ge=4, le=32)]
+    thread_n: Annotated[int, Meta(ge=4, le=32)]
+    lanes_n: Annotated[int, Meta(ge=1, le=LANES)]
+    vector: Literal[1, 4]
+    strips: bool
+    transpose_a: bool
+    pad_a: Literal[0, 1]
+    buffering: Literal["single", "prefetch", "double"]
+    unroll_k: Annotated[int, Meta(ge=1, le=64)]
+    group_m: Annotated[int, Meta(ge=1, le=64)]
+    staged: Literal["storage", "accumulator"]
+
+    @property
+    def threads_m(self) -> int:
+        """Invocations along M."""
+        return self.tile_m // self.thread_m
+
+    @property
+    def threads_n(self) -> int:
+        """Invocations along N."""
+        return self.tile_n // self.thread_n
+
+    @property
+    def invocations(self) -> int:
+        """Invocations in a workgroup."""
+        return self.threads_m * self.threads_n
+
+    def workgroup_vec4s(self) -> int:
+        """vec4s of workgroup memory that the tiles take."""
+        if self.transpose_a:
+            tile_a = self.tile_k * (self.tile_m // 4 + self.pad_a)
+        else:
+            tile_a = self.tile_m * (self.tile_k // 4 + self.pad_a)
+        tile_b = self.tile_k * self.tile_n // 4
+        return (tile_a + tile_b) * (2 if self.buffering == "double" else 1)
+
+
+GemmConfig = Naive | Tiled | Blocked
+
+
+def tile_of(config: GemmConfig) -> tuple[int, int]:
+    """Rows and columns of C that a workgroup computes."""
+    if isinstance(config, Naive):
+        return config.workgroup_y, config.workgroup_x
+    if isinstance(config, Tiled):
+        return config.tile, config.tile
+    return config.tile_m, config.tile_n
+
+
+def vector_of(config: GemmConfig) -> int:
+    """Elements that one memory access moves."""
+    return config.vector if isinstance(config, Blocked) else 1

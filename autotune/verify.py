@@ -1,0 +1,97 @@
+"""Proves a candidate right against a float64 reference before anyone times it.
+
+Outputs start as a NaN with a bit pattern of its own, so that an element nobody wrote shows. Behind
+every buffer lie guard bytes: behind inputs NaNs, which poison any result they reach; behind
+outputs the same pattern, which must survive.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from msgspec import Struct
+from numpy.typing import NDArray
+
+from autotune.kernels.base import Family
+from autotune.model import DeviceProfile, Plan, Problem
+
+GUARD_BYTES = 256
+Bits = np.uint32 | np.uint16
+Float64 = NDArray[np.float64]
+_POISON: dict[str, Bits] = {"f32": np.uint32(0x7FC5_A5A5), "f16": np.uint16(0x7EA5)}
+_FLOATS: dict[str, type[np.floating[Any]]] = {"f32": np.float32, "f16": np.float16}
+
+
+class Check(Struct, frozen=True):
+    """Everything needed to judge the outputs of one problem."""
+
+    contents: dict[str, bytes]
+    """What each data buffer holds before a run, guards included."""
+    elements: dict[str, str]
+    """Element type of each output."""
+    expected: dict[str, Float64]
+    tolerance: dict[str, Float64]
+
+    def complaint(self, outputs: Mapping[str, bytes]) -> str | None:
+        """What is wrong with these outputs, or None when they are right."""
+        for name, expected in self.expected.items():
+            reason = _compare(outputs[name], expected, self.tolerance[name], self.elements[name])
+            if reason is not None:
+                return f"{name}: {reason}"
+        return None
+
+
+def prepare(
+    family: Family, problem: Problem, plan: Plan, profile: DeviceProfile, *, seed: int, integers: bool = False
+) -> Check:
+    """Inputs, poisoned outputs and the float64 reference of a problem.
+
+    `plan` may be the plan of any config: a family's configs share their data buffers. With
+    `integers` the inputs are small whole numbers, whose sums are exact in any order.
+    """
+    inputs = family.inputs(problem, seed, integers=integers)
+    expected = family.reference(problem, inputs)
+    elements = {buffer.name: buffer.element for buffer in plan.buffers if buffer.role == "output"}
+    largest = min(profile.limits["maxStorageBufferBindingSize"], profile.limits["maxBufferSize"])
+    contents = {name: _guarded(data, largest) for name, data in inputs.items()}
+    for name, values in expected.items():
+        poison = _POISON[elements[name]]
+        contents[name] = _guarded(np.full(values.size, poison), largest, poison)
+    return Check(
+        contents=contents,
+        elements=elements,
+        expected=expected,
+        tolerance={name: family.tolerance(problem, values) for name, values in expected.items()},
+    )
+
+
+def _guarded(data: NDArray[np.generic], largest: int, poison: Bits | None = None) -> bytes:
+    """The data, padded to whole vec4s, with a guard behind it where the device's limits leave room."""
+    if poison is None:
+        poison = _POISON["f32"] if data.dtype.itemsize == 4 else _POISON["f16"]
+    raw = data.tobytes()
+    room = GUARD_BYTES + -len(raw) % 16
+    if len(raw) + room > largest:
+        room = -len(raw) % 16
+    return raw + np.full(room // poison.dtype.itemsize, poison).tobytes()
+
+
+def _compare(raw: bytes, expected: Float64, tolerance: Float64, element: str) -> str | None:
+    poison = _POISON[element]
+    bits = np.frombuffer(raw, dtype=poison.dtype)
+    unwritten = int(np.count_nonzero(bits[: expected.size] == poison))
+    if unwritten:
+        return f"{unwritten} of {expected.size} elements were never written"
+    if np.any(bits[expected.size :] != poison):
+        return "wrote past the end of the buffer"
+    got = bits[: expected.size].view(_FLOATS[element]).reshape(expected.shape)
+    with np.errstate(invalid="ignore", over="ignore"):
+        wrong: NDArray[np.bool_] = ~(np.abs(got - expected) <= tolerance)  # NaN is wrong too
+    count = int(np.count_nonzero(wrong))
+    if count == 0:
+        return None
+    first = tuple(int(i) for i in np.argwhere(wrong)[0]) if count < wrong.size else (0,) * wrong.ndim
+    return (
+        f"{count} of {expected.size} elements are wrong, first at {list(first)}: "
+        f"{float(got[first]):.7g} instead of {float(expected[first]):.7g}"
+    )
