@@ -12,6 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import msgspec
+from msgspec import Struct
 
 from autotune import paths, space
 from autotune.entry import Entry, InvalidEntryError, decode, encode
@@ -132,18 +133,43 @@ def stale_reasons(entry: Entry, profile: DeviceProfile, digest: str) -> tuple[st
     return tuple(reasons)
 
 
-def remember_device(profile: DeviceProfile, root: Path | None = None) -> None:
-    """Note the device just opened, for look-ups that name none. Raises CacheUnwritable."""
+class _LastOpened(Struct, frozen=True):
+    profile: DeviceProfile
+    selection: str
+    """How it was chosen; see `selection`."""
+
+
+def selection(adapter: str | None, runtime: str) -> str:
+    """All that decides which adapter opens: the selector and the environment that drivers read.
+
+    The same selection opens the same device, unless hardware or drivers changed since.
+    """
+    drivers = sorted(
+        f"{name}={value}"
+        for name, value in os.environ.items()
+        if name.startswith(("VK_", "WGPU_", "MESA_", "CUDA_VISIBLE", "DRI_", "LIBGL_"))
+    )
+    return "\n".join([adapter or "", runtime, *drivers])
+
+
+def remember_device(profile: DeviceProfile, root: Path | None = None, chosen: str = "") -> None:
+    """Note the device just opened and the selection that chose it. Raises CacheUnwritable."""
     root = paths.user_cache_dir() if root is None else root
-    if last_device(root) != profile:
-        write_atomic(root, root / DEVICE_FILE, msgspec.json.encode(profile))
+    note = _LastOpened(profile, chosen)
+    if _last_opened(root) != note:
+        write_atomic(root, root / DEVICE_FILE, msgspec.json.encode(note))
 
 
-def last_device(root: Path) -> DeviceProfile | None:
-    """The device last opened on this machine, or None where no valid note of it exists."""
+def last_device(root: Path, chosen: str | None = None) -> DeviceProfile | None:
+    """The device last opened on this machine (by this selection), or None where no valid note says so."""
+    note = _last_opened(root)
+    return note.profile if note is not None and chosen in (None, note.selection) else None
+
+
+def _last_opened(root: Path) -> _LastOpened | None:
     try:
         raw = read_regular(root / DEVICE_FILE)
-        return None if raw is None else msgspec.json.decode(raw, type=DeviceProfile)
+        return None if raw is None else msgspec.json.decode(raw, type=_LastOpened)
     except (AutotuneError, ValueError, RecursionError):
         return None  # as good as absent: the next opened device overwrites it
 

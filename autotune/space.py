@@ -186,3 +186,12 @@ def _obeying(
                 refused[broken.reason] += below[depth]
 
     yield from descend(0, ())
+
+
+def runnable(family: Family, profile: DeviceProfile) -> dict[str, str]:
+    """For each kind of problem that a family has, whether its default runs on a device, or why not."""
+    found = {}
+    for kind, problem in family.samples.items():
+        config = family.default(problem, profile)
+        found[kind] = next(refusals(family, problem, config, profile), "runs")
+    return found

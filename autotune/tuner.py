@@ -26,6 +26,9 @@ FINALISTS = 5
 MAX_SEEDS = 8
 """How many winners from the caches the search starts with, besides the default."""
 
+RUNTIME = "wgpu"
+"""The runtime that candidates run on."""
+
 Ended = Literal["trials", "time", "exhausted", "interrupted", "device lost"]
 
 
@@ -83,10 +86,20 @@ class TuneResult(Struct, frozen=True, kw_only=True):
 Observer = Callable[[Progress], None]
 
 
-def cached(problem: Problem, profile: DeviceProfile, cache_dir: str | Path | None = None) -> Answer | None:
-    """The finished, fresh answer for exactly this problem on this device, if there is one."""
-    answer = find(family_of(problem), problem, profile, user_root=paths.user_cache_dir(cache_dir))
-    return answer if answer.fresh else None
+def cached(
+    problem: Problem, *, adapter: str | None = None, cache_dir: str | Path | None = None
+) -> tuple[Answer, DeviceProfile] | None:
+    """The finished, fresh answer for exactly this problem on the device that `tune` would open.
+
+    Opens nothing: the device is the one that the same selection opened last on this machine. None
+    where that is not known, or where there is no such answer.
+    """
+    root = paths.user_cache_dir(cache_dir)
+    profile = cache.last_device(root, cache.selection(adapter, RUNTIME))
+    if profile is None:
+        return None
+    answer = find(family_of(problem), problem, profile, user_root=root)
+    return (answer, profile) if answer.fresh else None
 
 
 def tune(
@@ -110,7 +123,7 @@ def tune(
     """
     family = family_of(problem)
     family.check_problem(problem)
-    own = WorkerRuntime(adapter) if runtime is None else None
+    own = WorkerRuntime(adapter, runtime=RUNTIME) if runtime is None else None
     device = own or runtime
     assert device is not None
     try:
@@ -119,7 +132,10 @@ def tune(
             trials=preset.trials if trials is None else trials,
             seconds=preset.seconds if time_limit is None else time_limit,
         )
-        return _Tuning(family, problem, device, budget, seed, paths.user_cache_dir(cache_dir), observe).run()
+        root = paths.user_cache_dir(cache_dir)
+        tuning = _Tuning(family, problem, device, budget, seed, root, observe)
+        tuning.selection = cache.selection(adapter, RUNTIME)
+        return tuning.run()
     finally:
         if own is not None:
             own.close()
@@ -141,6 +157,7 @@ class _Tuning:
         self.family, self.problem, self.runtime = family, problem, runtime
         self.budget, self.seed, self.root, self.observe = budget, seed, root, observe
         self.profile = runtime.profile
+        self.selection = ""
         self.notes: list[str] = []
         self.outcomes: list[Trial] = []
         self.resumed = 0
@@ -168,7 +185,7 @@ class _Tuning:
 
     def _remember_device(self) -> None:
         try:
-            cache.remember_device(self.profile, self.root)
+            cache.remember_device(self.profile, self.root, self.selection)
         except CacheUnwritable as error:
             self.notes.append(f"nothing can be stored: {error}")
 

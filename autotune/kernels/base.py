@@ -66,6 +66,8 @@ class Family(ABC):
     problem_type: type[Problem]
     config_types: Mapping[str, type[Config]]
     options: tuple[Option, ...]
+    samples: Mapping[str, Problem]
+    """A small problem of each kind (element types), by the kind's name."""
     rules: Mapping[str, tuple[Rule, ...]]
     """Rules of each variant that has any."""
 

@@ -75,6 +75,11 @@ class Gemm(Family):
     name = "gemm"
     problem_type = GemmProblem
     config_types = {"naive": Naive, "tiled": Tiled, "blocked": Blocked}  # noqa: RUF012
+    samples = {  # noqa: RUF012
+        "f32": GemmProblem(m=64, n=64, k=64),
+        "f16, f32 sums": GemmProblem(m=64, n=64, k=64, dtype="f16"),
+        "f16, f16 sums": GemmProblem(m=64, n=64, k=64, dtype="f16", accumulate="f16"),
+    }
     rules = {"blocked": BLOCKED_RULES}  # noqa: RUF012
     options = (
         Option("size", "M, N and K of a square problem.", int),
@@ -115,7 +120,7 @@ class Gemm(Family):
         return Naive(workgroup_x=16, workgroup_y=16)
 
     def plan(self, problem: GemmProblem, config: GemmConfig, *, specialize: bool) -> Plan:
-        from autotune import render  # keeps Jinja out of the look-up path
+        from autotune.templating import wgsl  # keeps Jinja out of the look-up path
 
         sizes = {"m": problem.m, "n": problem.n, "k": problem.k}
         vector = vector_of(config)
@@ -147,7 +152,7 @@ class Gemm(Family):
             buffers=buffers,
             passes=(
                 Pass(
-                    wgsl=render.wgsl(f"gemm/{config.variant}.wgsl", context | config.parameters()),
+                    wgsl=wgsl(f"gemm/{config.variant}.wgsl", context | config.parameters()),
                     entry_point="main",
                     workgroup_size=workgroup_size,
                     workgroup_bytes=workgroup_bytes,

@@ -1,0 +1,263 @@
+"""What a person sees: progress, results, tables. The only module that prints."""
+
+import sys
+import time
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Any, Self
+
+import msgspec
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from autotune.kernels import family_of
+from autotune.levels import Answer
+from autotune.model import Config, DeviceProfile, Measurement, Problem
+from autotune.tuner import Progress, TuneResult
+
+_out = Console(highlight=False, soft_wrap=True)
+_err = Console(stderr=True, highlight=False, soft_wrap=True)
+
+_LEVELS = {
+    "user": "tuned here for this problem",
+    "shipped": "shipped: tuned for this problem on this device",
+    "nearest": "tuned on this device for a similar problem",
+    "architecture": "tuned on another device of this architecture",
+    "vendor": "tuned on another device of this vendor",
+    "default": "the portable default, not tuned",
+}
+_ENDED = {
+    "trials": "the number of trials was reached",
+    "time": "the time limit was reached",
+    "exhausted": "every legal config was tried",
+    "interrupted": "interrupted",
+    "device lost": "the device was lost",
+}
+
+
+def error(message: str) -> None:
+    """One line on standard error."""
+    _err.print(Text(f"error: {message}"))
+
+
+def say(message: str) -> None:
+    """One line on standard output."""
+    _out.print(Text(message))
+
+
+def note(message: str) -> None:
+    """Something worth knowing, on standard error."""
+    _err.print(Text(f"note: {message}"))
+
+
+def data(value: Any) -> None:
+    """Machine-readable output: JSON on standard output."""
+    sys.stdout.write(msgspec.json.format(msgspec.json.encode(value), indent=2).decode() + "\n")
+
+
+def seconds(value: float) -> str:
+    """A duration with three digits and a unit."""
+    for unit, scale in (("s", 1.0), ("ms", 1e3), ("µs", 1e6)):
+        if value * scale >= 1:
+            return f"{value * scale:.3g} {unit}"
+    return f"{value * 1e9:.3g} ns"
+
+
+def rate(flops: float, duration: float) -> str:
+    """Floating-point operations a second."""
+    per_second = flops / duration
+    return f"{per_second / 1e12:.2f} TFLOP/s" if per_second >= 1e12 else f"{per_second / 1e9:.1f} GFLOP/s"
+
+
+def describe(config: Config) -> str:
+    """A config in one line."""
+    values = (f"{name}={_plain(value)}" for name, value in config.parameters().items())
+    return f"{config.variant} {' '.join(values)}"
+
+
+def _plain(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def device_line(profile: DeviceProfile) -> str:
+    """Which adapter this is, and what it allows, in one line."""
+    limit = profile.limits
+    features = ", ".join(profile.features) or "no optional features"
+    stack = f"{profile.backend}, {profile.compiler}, {profile.driver or 'unknown driver'}"
+    return (
+        f"{profile.name or 'unnamed adapter'} ({stack}): "
+        f"{limit['maxComputeInvocationsPerWorkgroup']} invocations and "
+        f"{limit['maxComputeWorkgroupStorageSize'] // 1024} KiB a workgroup; {features}"
+    )
+
+
+class ProgressLine:
+    """A live line in a terminal; elsewhere a plain line now and then."""
+
+    def __init__(self, problem: Problem) -> None:
+        self._family = family_of(problem)
+        self._problem = problem
+        self._live: Live | None = None
+        self._introduced = False
+        self._printed = 0.0
+
+    def __enter__(self) -> Self:
+        if _err.is_terminal:
+            self._live = Live(
+                Text("opening the adapter …"), console=_err, transient=True, refresh_per_second=8
+            )
+            self._live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._live is not None:
+            self._live.stop()
+
+    def __call__(self, progress: Progress) -> None:
+        """Show how far the run is."""
+        if not self._introduced:
+            self._introduced = True
+            _err.print(Text(device_line(progress.profile)))
+            if progress.profile.is_cpu:
+                note("this is a software adapter: the result is right, but says nothing about a GPU")
+        text = Text(self._line(progress))
+        if self._live is not None:
+            self._live.update(text)
+        elif time.monotonic() - self._printed > 5 or progress.phase != "search":
+            self._printed = time.monotonic()
+            _err.print(text)
+
+    def _line(self, progress: Progress) -> str:
+        if progress.phase == "prepare":
+            return "enumerating the legal configs and computing the float64 reference …"
+        best = "none yet"
+        if progress.best is not None and isinstance(progress.best.outcome, Measurement):
+            best = rate(self._family.flops(self._problem), progress.best.outcome.seconds)
+        head = {
+            "search": f"trial {progress.measured}/{progress.budget.trials}",
+            "final": "re-measuring the finalists in turns",
+            "verify": "verifying the winner at ragged sizes",
+        }[progress.phase]
+        return (
+            f"{head} · best {best} · {progress.share:.0%} of the budget · "
+            f"{progress.legal} legal, {progress.refused} refused, {progress.failed} failed"
+        )
+
+
+def tuned(result: TuneResult) -> None:
+    """The outcome of a tuning run."""
+    family = family_of(result.problem)
+    _result(
+        result.problem,
+        result.profile,
+        result.config,
+        result.measurement,
+        result.default_measurement,
+        result.baseline_measurement,
+    )
+    rows = [("tried", f"{result.measured} configs; {_ENDED[result.ended]}")]
+    if result.failed:
+        rows.append(("failed", _counts(result.failed)))
+    if not result.verified:
+        rows.append(
+            ("unproven", "the winner was not checked at other sizes, nor against the other finalists")
+        )
+    if result.path is not None:
+        rows.append(("stored", str(result.path)))
+        rows.append(("next", f"autotune export {family.name} … --out DIR writes the WGSL"))
+    _rows(rows)
+    for line in result.notes:
+        note(line)
+
+
+def answered(problem: Problem, profile: DeviceProfile | None, answer: Answer) -> None:
+    """A look-up's answer."""
+    if answer.entry is not None and profile is not None and answer.level in ("user", "shipped"):
+        entry = answer.entry
+        _result(
+            problem,
+            profile,
+            answer.config,
+            entry.measurement,
+            entry.default_measurement,
+            entry.baseline_measurement,
+        )
+    else:
+        family = family_of(problem)
+        say(f"{family.name} {family.label(problem)}")
+        _rows([("config", describe(answer.config))])
+    _rows([("from", _LEVELS[answer.level])])
+    if answer.path is not None:
+        _rows([("entry", str(answer.path))])
+    for line in (*(f"stale: {reason}" for reason in answer.stale), *answer.notes):
+        note(line)
+
+
+def _result(
+    problem: Problem,
+    profile: DeviceProfile,
+    config: Config,
+    measurement: Measurement,
+    default: Measurement | None,
+    baseline: Measurement | None,
+) -> None:
+    family = family_of(problem)
+    say(f"{family.name} {family.label(problem)} on {profile.name} ({profile.backend}, {profile.compiler})")
+    quartiles = f"{seconds(measurement.low)} to {seconds(measurement.high)}"
+    clock = "GPU timestamps" if measurement.clock == "gpu" else "wall clock, no GPU timestamps here"
+    rows = [
+        ("config", describe(config)),
+        (
+            "time",
+            f"{seconds(measurement.seconds)} (quartiles {quartiles}, "
+            f"{measurement.samples} samples, {clock}) = {rate(family.flops(problem), measurement.seconds)}",
+        ),
+    ]
+    for name, other in (("default", default), ("naive", baseline)):
+        if other is not None:
+            faster = other.seconds / measurement.seconds
+            rows.append((name, f"{seconds(other.seconds)}: the winner is {faster:.2f}× as fast"))
+    _rows(rows)
+
+
+def _counts(reasons: dict[str, int]) -> str:
+    ranked = sorted(reasons.items(), key=lambda pair: -pair[1])
+    return "; ".join(f"{count}× {reason}" for reason, count in ranked)
+
+
+def _rows(rows: Sequence[tuple[str, str]]) -> None:
+    width = max(9, *(len(name) + 2 for name, _ in rows))
+    for name, value in rows:
+        _out.print(Text(f"  {name:<{width}}{value}"))
+
+
+def devices(listed: Sequence[tuple[DeviceProfile, dict[str, str]]]) -> None:
+    """Every adapter, its limits and features, and which kernels it can run."""
+    for index, (profile, kernels) in enumerate(listed):
+        say(f"{index}: {profile.name or 'unnamed adapter'}")
+        make = f"{profile.vendor or 'unknown vendor'} {profile.architecture}".rstrip()
+        kind = "software adapter" if profile.is_cpu else f"{profile.adapter_type} GPU"
+        limits = (f"{name} {value}" for name, value in sorted(profile.limits.items()))
+        _rows(
+            [
+                ("id", f"{profile.id} ({kind}; {make})"),
+                ("driver", f"{profile.driver or 'unknown'}; {profile.runtime}"),
+                ("features", ", ".join(profile.features) or "none of those we use"),
+                ("limits", ", ".join(limits)),
+                *((name, text) for name, text in kernels.items()),
+            ]
+        )
+
+
+def entries(rows: Sequence[tuple[str, str, str, str]]) -> None:
+    """A table of cache entries: problem, device, time, config."""
+    table = Table(box=None, pad_edge=False)
+    for heading in ("problem", "device", "time", "config"):
+        table.add_column(heading, overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(cell) for cell in row))
+    _out.print(table)

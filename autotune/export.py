@@ -1,0 +1,125 @@
+"""Tuned kernels as files for any WebGPU host: the WGSL of each pass, and a manifest with what a
+reflection of the text cannot tell.
+"""
+
+import hashlib
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from autotune.errors import AutotuneError
+from autotune.files import write_atomic
+from autotune.kernels.base import Family
+from autotune.levels import Answer
+from autotune.limits import BASE_LIMITS, needs
+from autotune.model import Plan, Problem
+
+MANIFEST_SCHEMA = 1
+
+
+def export(
+    family: Family, problem: Problem, answer: Answer, directory: Path, *, specialize: bool = False
+) -> list[Path]:
+    """Write the kernel of an answer and its manifest into a directory, which is made if absent.
+
+    Returns the files written, the manifest last. Raises AutotuneError where a file cannot be written.
+    """
+    plan = family.plan(problem, answer.config, specialize=specialize)
+    texts = {
+        f"{name}.wgsl": step.wgsl
+        for name, step in zip(_names(family, problem, plan), plan.passes, strict=True)
+    }
+    document = manifest(problem, answer, plan, list(texts))
+    files = {name: text.encode() for name, text in texts.items()}
+    files["manifest.json"] = msgspec.json.format(msgspec.json.encode(document), indent=2) + b"\n"
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        for name, content in files.items():
+            write_atomic(directory, directory / name, content)
+    except (OSError, AutotuneError) as error:
+        raise AutotuneError(f"cannot write to {directory}: {error}; choose another --out") from error
+    return [directory / name for name in files]
+
+
+def _names(family: Family, problem: Problem, plan: Plan) -> list[str]:
+    stem = f"{family.name}-{family.label(problem)}"
+    many = len(plan.passes) > 1
+    return [f"{stem}-pass{index}" if many else stem for index in range(len(plan.passes))]
+
+
+def manifest(problem: Problem, answer: Answer, plan: Plan, files: list[str]) -> dict[str, Any]:
+    """Everything a host needs to run the plan, in the WebGPU specification's words.
+
+    Sizes are expressions over the names in `sizes`: a number, a name, `{"ceilDiv": [a, b]}` or
+    `{"mul": [a, ...]}`. A pass's `workgroups` is one count; the host spreads it over x and y with
+    x·y ≥ workgroups and each within `maxComputeWorkgroupsPerDimension`.
+    """
+    baked = not plan.uniform
+    entry = answer.entry
+    return {
+        "schema": MANIFEST_SCHEMA,
+        "kernel": plan.kernel,
+        "variant": plan.variant,
+        "problem": msgspec.to_builtins(problem),
+        "config": msgspec.to_builtins(answer.config),
+        "sizes": plan.sizes,
+        "sizesBakedIn": baked,
+        "sizeMultiples": plan.multiples,
+        "uniform": [{"name": name, "type": "u32", "offset": 4 * i} for i, name in enumerate(plan.uniform)],
+        "buffers": [
+            {
+                "name": buffer.name,
+                "binding": buffer.binding,
+                "role": buffer.role,
+                "type": {"uniform": "uniform", "input": "read-only-storage"}.get(buffer.role, "storage"),
+                "element": buffer.element,
+                "shape": list(buffer.shape),
+            }
+            for buffer in plan.buffers
+        ],
+        "passes": [
+            {
+                "file": file,
+                "sha256": hashlib.sha256(step.wgsl.encode()).hexdigest(),
+                "entryPoint": step.entry_point,
+                "workgroupSize": list(step.workgroup_size),
+                "workgroups": step.workgroups,
+                "buffers": list(step.buffers),
+            }
+            for file, step in zip(files, plan.passes, strict=True)
+        ],
+        "requiredFeatures": list(plan.features),
+        "requiredLimits": _required_limits(plan),
+        "tuned": None
+        if entry is None
+        else {
+            "level": answer.level,
+            "device": entry.device.name,
+            "deviceId": entry.device.id,
+            "driver": entry.device.driver,
+            "runtime": entry.device.runtime,
+            "compiler": entry.device.compiler,
+            "problem": msgspec.to_builtins(entry.problem),
+            "seconds": entry.measurement.seconds,
+            "created": entry.created.isoformat(),
+            "templateDigest": entry.template_digest,
+        },
+    }
+
+
+def _required_limits(plan: Plan) -> dict[str, int]:
+    """Limits that the plan needs beyond those every implementation grants."""
+    required = needs(plan)
+    x, y, z = required.workgroup_size
+    wanted = {
+        "maxComputeInvocationsPerWorkgroup": x * y * z,
+        "maxComputeWorkgroupSizeX": x,
+        "maxComputeWorkgroupSizeY": y,
+        "maxComputeWorkgroupSizeZ": z,
+        "maxComputeWorkgroupStorageSize": required.workgroup_bytes,
+        "maxStorageBuffersPerShaderStage": len(required.binding_bytes),
+        "maxStorageBufferBindingSize": max(required.binding_bytes),
+        "maxBufferSize": max(required.binding_bytes),
+    }
+    return {name: value for name, value in wanted.items() if value > BASE_LIMITS[name]}
