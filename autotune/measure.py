@@ -2,6 +2,7 @@
 median. The caller hands in a `time` function, so everything here runs without a GPU too.
 """
 
+import math
 import random
 import statistics
 from collections.abc import Callable, Sequence
@@ -17,11 +18,17 @@ Timer = Callable[[int, int], Clocked]
 """Takes dispatches a sample and samples; readings that cannot be true are left out."""
 
 
+COARSEST_STEP = 65_536e-9
+"""Seconds between two readings of the coarsest clock known (Chrome's)."""
+MAX_BATCH = 1 << 14
+"""Dispatches a sample at most: what a clock cannot see by then is not worth encoding more of."""
+
+
 class Effort(Struct, frozen=True):
     """How much time a measurement may take."""
 
-    span: float = 50 * 65_536e-9
-    """Seconds a sample lasts at least: fifty steps of the coarsest clock known (Chrome's)."""
+    span: float = 50 * COARSEST_STEP
+    """Seconds a sample lasts at least, so that the clock's step does not matter."""
     samples: int = 5
     budget: float = 1.0
     """Seconds for all samples of a candidate; a slow one gets fewer, but never none."""
@@ -38,36 +45,41 @@ def measure(time: Timer, best: float | None, effort: Effort = SCREEN) -> Measure
 
     `best` is the fastest time so far, in seconds: far slower candidates get one sample.
     """
-    first = _estimate(time)
-    if isinstance(first, Rejection):
-        return first
-    if best is not None and first.seconds > effort.hopeless * best:
-        return first
-    batch = max(1, round(effort.span / first.seconds))
-    affordable = int(effort.budget / (batch * first.seconds))
-    samples = max(1, min(effort.samples, affordable))
-    if batch == 1 and samples == 1:
-        return first
-    if affordable > effort.samples:
-        time(batch, 1)  # brings the clocks up; the first batch of a burst is told apart from the rest
-    seconds, clock = time(batch, samples)
-    return summary(seconds, batch, clock) or _no_clock()
-
-
-def _estimate(time: Timer) -> Measurement | Rejection:
-    """A first reading: one dispatch, more where the clock cannot see it."""
+    hopeless = float("inf") if best is None else effort.hopeless * best
     batch = 1
-    while batch <= 4096:
-        seconds, clock = time(batch, 1)
-        reading = summary(seconds, batch, clock)
-        if reading is not None:
-            return reading
-        batch *= 8
-    return _no_clock()
+    first = _reading(time, batch)
+    while first is None or first.seconds * batch < effort.span:
+        if first is not None and _at_least(first) > hopeless:
+            return first
+        larger = 8 * batch if first is None else _batch(effort, first.seconds)
+        if larger > MAX_BATCH:
+            break
+        batch, first = larger, _reading(time, larger)
+    if first is None:
+        return Rejection(stage="time", reason="the clock gave no possible reading")
+    affordable = int(effort.budget / (batch * first.seconds))
+    samples = min(effort.samples, affordable)
+    if samples <= 1 or _at_least(first) > hopeless:
+        return first
+    if batch == 1 and affordable > samples:
+        time(batch, 1)  # brings the clocks up, as the batch before a larger one has done
+    seconds, clock = time(batch, samples)
+    return summary(seconds, batch, clock) or first
 
 
-def _no_clock() -> Rejection:
-    return Rejection(stage="time", reason="the clock gave no possible reading")
+def _reading(time: Timer, batch: int) -> Measurement | None:
+    seconds, clock = time(batch, 1)
+    return summary(seconds, batch, clock)
+
+
+def _at_least(reading: Measurement) -> float:
+    """The shortest time that a coarse clock may have shown as this reading, in seconds."""
+    return reading.seconds - COARSEST_STEP / reading.batch
+
+
+def _batch(effort: Effort, seconds: float) -> int:
+    """Dispatches of this time that fill a sample, with some to spare."""
+    return 1 if seconds >= effort.span else math.ceil(1.1 * effort.span / seconds)
 
 
 def summary(seconds: Sequence[float], batch: int, clock: Clock) -> Measurement | None:
@@ -102,7 +114,7 @@ def interleave(
 
     `estimates` are seconds for one dispatch of each; `budget` bounds the whole in seconds.
     """
-    batches = [max(1, round(effort.span / estimate)) for estimate in estimates]
+    batches = [min(_batch(effort, estimate), MAX_BATCH) for estimate in estimates]
     a_round = sum(batch * estimate for batch, estimate in zip(batches, estimates, strict=True))
     rounds = max(3, min(effort.samples, int(budget / a_round)))
     readings: list[list[float]] = [[] for _ in timers]
@@ -112,7 +124,9 @@ def interleave(
     for done in range(rounds):
         shuffle(order)
         for index in order:
-            seconds, clocks[index] = timers[index](batches[index], 1)
-            readings[index] += seconds
+            seconds, clock = timers[index](batches[index], 1)
+            if seconds:
+                clocks[index] = clock
+                readings[index] += seconds
         on_round(done + 1, rounds)
     return [summary(readings[i], batches[i], clocks[i]) for i in range(len(timers))]
