@@ -15,7 +15,7 @@ from rich.text import Text
 from autotune.kernels import family_of
 from autotune.levels import Answer
 from autotune.model import Config, DeviceProfile, Measurement, Problem
-from autotune.tuner import Progress, TuneResult
+from autotune.results import Progress, TuneResult
 
 _out = Console(highlight=False, soft_wrap=True)
 _err = Console(stderr=True, highlight=False, soft_wrap=True)
@@ -135,8 +135,8 @@ class ProgressLine:
         if progress.phase == "prepare":
             return "enumerating the legal configs and computing the float64 reference …"
         best = "none yet"
-        if progress.best is not None and isinstance(progress.best.outcome, Measurement):
-            best = rate(self._family.flops(self._problem), progress.best.outcome.seconds)
+        if progress.best is not None:
+            best = rate(self._family.flops(self._problem), progress.best[1].seconds)
         head = {
             "search": f"trial {progress.measured}/{progress.budget.trials}",
             "final": "re-measuring the finalists in turns",

@@ -1,4 +1,4 @@
-"""The loop: ask the search, run the candidate, tell the outcome; then finalists, proof, and the cache."""
+"""The loop: ask the search, run the candidate, tell the outcome; then the final round, and the cache."""
 
 import time
 from collections import Counter
@@ -6,84 +6,23 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Literal
 
-from msgspec import Struct
-
-from autotune import cache, entry, measure, paths, space
+from autotune import cache, entry, finalists, paths, space
 from autotune.candidate import Bench
 from autotune.errors import CacheUnwritable, TuningFailed, WorkerError
 from autotune.kernels import family_of
 from autotune.kernels.base import Family
 from autotune.levels import Answer, find
 from autotune.model import Config, DeviceProfile, Measurement, Problem, Rejection, Trial
+from autotune.results import Budget, Ended, Observer, Progress, TuneResult, default_budget
 from autotune.runtime.base import Runtime
 from autotune.runtime.process import WorkerRuntime
 from autotune.search import Search
-from autotune.space import Axes, Point, Space
+from autotune.seeds import seeds
+from autotune.space import Axes, Space
 from autotune.trial_log import TrialLog
-
-FINALISTS = 5
-"""How many of the fastest candidates are re-measured against each other, besides the default."""
-MAX_SEEDS = 8
-"""How many winners from the caches the search starts with, besides the default."""
 
 RUNTIME = "wgpu"
 """The runtime that candidates run on."""
-
-Ended = Literal["trials", "time", "exhausted", "interrupted", "device lost"]
-
-
-class Budget(Struct, frozen=True):
-    """When the search stops: unique measured candidates, and seconds of searching."""
-
-    trials: int
-    seconds: float
-
-
-def default_budget(profile: DeviceProfile) -> Budget:
-    """What a search may take when nobody says: under a minute on a GPU, longer on a software adapter."""
-    return Budget(trials=60, seconds=90.0) if profile.is_cpu else Budget(trials=200, seconds=35.0)
-
-
-class Progress(Struct, frozen=True):
-    """How far a tuning run is."""
-
-    phase: Literal["prepare", "search", "final", "verify"]
-    profile: DeviceProfile
-    budget: Budget
-    measured: int = 0
-    failed: int = 0
-    refused: int = 0
-    legal: int = 0
-    share: float = 0.0
-    """Of the budget, 0 to 1."""
-    best: Trial | None = None
-    resumed: int = 0
-
-
-class TuneResult(Struct, frozen=True, kw_only=True):
-    """What a tuning run found."""
-
-    problem: Problem
-    profile: DeviceProfile
-    config: Config
-    measurement: Measurement
-    default_measurement: Measurement | None
-    """The portable default, in the same final round."""
-    baseline_measurement: Measurement | None
-    """The naive kernel."""
-    measured: int
-    refused: dict[str, int]
-    """Configs of the space that cannot run here, by reason."""
-    failed: dict[str, int]
-    """Candidates that failed, by stage and reason."""
-    ended: Ended
-    verified: bool
-    path: Path | None
-    """Where the entry was stored; None when it was not."""
-    notes: tuple[str, ...] = ()
-
-
-Observer = Callable[[Progress], None]
 
 
 def cached(
@@ -123,26 +62,27 @@ def tune(
     """
     family = family_of(problem)
     family.check_problem(problem)
-    own = WorkerRuntime(adapter, runtime=RUNTIME) if runtime is None else None
-    device = own or runtime
-    assert device is not None
+    root = paths.user_cache_dir(cache_dir)
+    device = WorkerRuntime(adapter, runtime=RUNTIME) if runtime is None else runtime
     try:
+        notes: list[str] = []
+        try:
+            cache.remember_device(device.profile, root, cache.selection(adapter, RUNTIME))
+        except CacheUnwritable as error:
+            notes.append(f"nothing can be stored: {error}")
         preset = default_budget(device.profile)
         budget = Budget(
             trials=preset.trials if trials is None else trials,
             seconds=preset.seconds if time_limit is None else time_limit,
         )
-        root = paths.user_cache_dir(cache_dir)
-        tuning = _Tuning(family, problem, device, budget, seed, root, observe)
-        tuning.selection = cache.selection(adapter, RUNTIME)
-        return tuning.run()
+        return _Tuning(family, problem, device, budget, seed, root, observe, notes).run()
     finally:
-        if own is not None:
-            own.close()
+        if runtime is None:
+            device.close()
 
 
 class _Tuning:
-    """One tuning run, phase by phase."""
+    """One tuning run."""
 
     def __init__(
         self,
@@ -153,29 +93,26 @@ class _Tuning:
         seed: int,
         root: Path,
         observe: Observer,
+        notes: list[str],
     ) -> None:
-        self.family, self.problem, self.runtime = family, problem, runtime
-        self.budget, self.seed, self.root, self.observe = budget, seed, root, observe
-        self.profile = runtime.profile
-        self.selection = ""
-        self.notes: list[str] = []
+        self.family, self.problem, self.runtime, self.profile = family, problem, runtime, runtime.profile
+        self.budget, self.seed, self.root, self.observe, self.notes = budget, seed, root, observe, notes
         self.outcomes: list[Trial] = []
-        self.resumed = 0
         self.ended: Ended = "trials"
         self.started = time.monotonic()
-
-    def run(self) -> TuneResult:
-        self._report("prepare")
-        self.axes = space.load_axes(self.family)
-        self.space = space.legal(self.family, self.problem, self.profile, self.axes)
+        self._report("prepare", None)
+        self.axes = space.load_axes(family)
+        self.space = space.legal(family, problem, self.profile, self.axes)
         if not self.space.points:
             raise TuningFailed(f"no config can run this problem here: {_counts(self.space.refused)}")
-        self._remember_device()
+
+    def run(self) -> TuneResult:
+        """All phases. The log of the search is kept for a resume unless the run came to its end."""
         log = self._open_log()
         try:
-            self.bench = Bench(self.family, self.problem, self.runtime, seed=self.seed)
-            self._search(log)
-            result = self._conclude()
+            bench = Bench(self.family, self.problem, self.runtime, seed=self.seed)
+            self._search(bench, log)
+            result = self._conclude(bench)
             if log is not None and result.ended not in ("interrupted", "device lost"):
                 log.discard()
             return result
@@ -183,37 +120,25 @@ class _Tuning:
             if log is not None:
                 log.close()
 
-    def _remember_device(self) -> None:
-        try:
-            cache.remember_device(self.profile, self.root, self.selection)
-        except CacheUnwritable as error:
-            self.notes.append(f"nothing can be stored: {error}")
-
     def _open_log(self) -> TrialLog | None:
         try:
             return TrialLog.open(self.root, self.family, self.problem, self.profile)
         except CacheUnwritable:
-            return None  # already noted; the search itself needs no disk
+            return None  # noted already; the search itself needs no disk
 
-    # -- search ----------------------------------------------------------------------------------
-
-    def _search(self, log: TrialLog | None) -> None:
-        search = Search(
-            self.space,
-            seeds=_seeds(self.family, self.problem, self.profile, self.axes, self.root),
-            seed=self.seed,
-        )
+    def _search(self, bench: Bench, log: TrialLog | None) -> None:
+        start_with = seeds(self.family, self.problem, self.profile, self.axes, self.root)
+        search = Search(self.space, seeds=start_with, seed=self.seed)
         for trial in log.trials if log is not None else ():
             self._take(trial, search)
-        self.resumed = len(self.outcomes)
-        if self.resumed:
-            self.notes.append(f"resumed an interrupted search with {self.resumed} candidates already tried")
+        if self.outcomes:
+            self.notes.append(f"resumed a search that had tried {len(self.outcomes)} candidates")
         self.started = time.monotonic()
-        self._report("search")
+        self._report("search", self.space)
         try:
-            for trial in _trials(self.bench, search, self.axes, log, self._may_go_on, self._best_seconds):
+            for trial in trials(bench, search, self.axes, log, self._may_go_on, self._best_seconds):
                 self._take(trial, search)
-                self._report("search")
+                self._report("search", self.space)
         except KeyboardInterrupt:
             self.ended = "interrupted"
         except WorkerError as error:
@@ -221,14 +146,14 @@ class _Tuning:
             self.notes.append(f"the search ended early: {error}")
 
     def _may_go_on(self) -> bool:
-        if self._measured() >= self.budget.trials:
+        if len(self._ranked()) >= self.budget.trials:
             self.ended = "trials"
-            return False
-        if time.monotonic() - self.started >= self.budget.seconds:
+        elif time.monotonic() - self.started >= self.budget.seconds:
             self.ended = "time"
-            return False
-        self.ended = "exhausted"  # unless the generator is stopped before the search runs dry
-        return True
+        else:
+            self.ended = "exhausted"  # true if the search has no candidate left now
+            return True
+        return False
 
     def _take(self, trial: Trial, search: Search) -> None:
         point = space.point_of(self.axes, trial.config)
@@ -237,158 +162,104 @@ class _Tuning:
         self.outcomes.append(trial)
         search.tell(point, trial.outcome.seconds if isinstance(trial.outcome, Measurement) else None)
 
-    # -- conclusion ------------------------------------------------------------------------------
-
-    def _conclude(self) -> TuneResult:
+    def _conclude(self, bench: Bench) -> TuneResult:
         ranked = self._ranked()
-        failed = Counter(
-            f"{trial.outcome.stage}: {trial.outcome.reason.partition(':')[0].splitlines()[0]}"
-            for trial in self.outcomes
-            if isinstance(trial.outcome, Rejection)
-        )
+        failed = Counter(_kind(t.outcome) for t in self.outcomes if isinstance(t.outcome, Rejection))
         if not ranked:
             if self.ended == "interrupted":
                 raise KeyboardInterrupt
             raise TuningFailed(f"no candidate worked, nothing was stored: {_counts(failed)}")
-        config, measurement = ranked[0]
-        default = baseline = None
+        decision = finalists.Decision(*ranked[0], default=None, dropped=())
+        baseline: Measurement | None = None
         verified = False
         if self.ended not in ("interrupted", "device lost"):
             try:
-                config, measurement, default, verified = self._decide(ranked)
-                baseline = self._baseline(measurement.seconds)
+                self._report("final", self.space)
+                finals = finalists.final_round(bench, ranked, seed=self.seed)
+                baseline = self._baseline(bench, ranked[0][1].seconds)
+                self._report("verify", self.space)
+                decision = finalists.decide(bench, finals, seed=self.seed)
+                verified = True
             except KeyboardInterrupt:
                 self.ended = "interrupted"
             except WorkerError as error:
                 self.ended = "device lost"
                 self.notes.append(f"the final round ended early: {error}")
+        self.notes += decision.dropped
         return TuneResult(
             problem=self.problem,
             profile=self.profile,
-            config=config,
-            measurement=measurement,
-            default_measurement=default,
+            config=decision.config,
+            measurement=decision.measurement,
+            default_measurement=decision.default,
             baseline_measurement=baseline,
-            measured=self._measured(),
+            measured=len(ranked),
             refused=dict(self.space.refused),
             failed=dict(failed),
             ended=self.ended,
             verified=verified,
-            path=self._store(config, measurement, default, baseline, verified),
+            path=self._store(decision, baseline, verified),
             notes=tuple(self.notes),
         )
 
-    def _decide(
-        self, ranked: list[tuple[Config, Measurement]]
-    ) -> tuple[Config, Measurement, Measurement | None, bool]:
-        """Re-measure the best few and the default in turns; the fastest that is right at ragged
-        neighbours too wins, so that the default never beats what is published."""
-        self._report("final")
-        default_config = self.family.default(self.problem, self.profile)
-        finalists = ranked[:FINALISTS]
-        finalists += [pair for pair in ranked[FINALISTS:] if pair[0] == default_config]
-        budget = 12.0 if self.profile.is_cpu else 6.0
-        estimates = [(config, measurement.seconds) for config, measurement in finalists]
-        finals = self.bench.interleave(estimates, seed=self.seed, budget=budget)
-        decided = [
-            (config, final) for (config, _), final in zip(finalists, finals, strict=True) if final is not None
-        ]
-        default = next((final for config, final in decided if config == default_config), None)
-        self._report("verify")
-        for config, final in sorted(decided, key=lambda pair: pair[1].seconds):
-            wrong = self._wrong_nearby(config)
-            if wrong is None:
-                return config, final, default, True
-            self.notes.append(f"a finalist was wrong at another size and was dropped: {wrong}")
-        raise TuningFailed("every finalist failed in the final round or at other sizes; nothing was stored")
-
-    def _wrong_nearby(self, config: Config) -> str | None:
-        """What is wrong with a config on ragged neighbours of the problem, with exact integer data."""
-        for neighbour in self.family.neighbours(self.problem, config):
-            bench = Bench(self.family, neighbour, self.runtime, seed=self.seed, integers=True)
-            wrong = bench.complaint(config)
-            if wrong is not None:
-                return f"{self.family.label(neighbour)}: {wrong}"
-        return None
-
-    def _baseline(self, best: float) -> Measurement | None:
-        config = self.family.baseline(self.problem, self.profile)
-        bench = Bench(self.family, self.problem, self.runtime, seed=self.seed)
-        outcome = bench.evaluate(config, best, measure.Effort(hopeless=float("inf")))
+    def _baseline(self, bench: Bench, best: float) -> Measurement | None:
+        outcome = finalists.baseline(bench, best)
         if isinstance(outcome, Measurement):
             return outcome
         self.notes.append(f"the naive kernel could not be measured: {outcome.stage}: {outcome.reason}")
         return None
 
     def _store(
-        self,
-        config: Config,
-        measurement: Measurement,
-        default: Measurement | None,
-        baseline: Measurement | None,
-        verified: bool,
+        self, decision: finalists.Decision, baseline: Measurement | None, verified: bool
     ) -> Path | None:
         new = entry.new_entry(
             self.family,
             self.problem,
             self.profile,
-            config,
-            measurement,
-            default_measurement=default,
+            decision.config,
+            decision.measurement,
+            default_measurement=decision.default,
             baseline_measurement=baseline,
-            trials=self._measured(),
+            trials=len(self._ranked()),
             complete=self.ended not in ("interrupted", "device lost"),
             verified=verified,
         )
         try:
             old = cache.exact(self.root, self.family, self.problem, self.profile, self.notes)
-            if not cache.replaces(new, old):
-                self.notes.append("the cache keeps its earlier winner: this one is not faster beyond noise")
-                return None
-            return cache.store(self.root, self.family, new)
+            if cache.replaces(new, old):
+                return cache.store(self.root, self.family, new)
+            self.notes.append("the cache keeps its earlier winner: this one is not faster beyond noise")
         except CacheUnwritable as error:
             self.notes.append(f"the result was not stored: {error}")
-            return None
-
-    # -- bookkeeping -----------------------------------------------------------------------------
+        return None
 
     def _ranked(self) -> list[tuple[Config, Measurement]]:
         measured = [(t.config, t.outcome) for t in self.outcomes if isinstance(t.outcome, Measurement)]
         return sorted(measured, key=lambda pair: pair[1].seconds)
 
-    def _measured(self) -> int:
-        return sum(isinstance(trial.outcome, Measurement) for trial in self.outcomes)
-
     def _best_seconds(self) -> float | None:
-        return min((m.seconds for _, m in self._ranked()), default=None)
+        return min((measurement.seconds for _, measurement in self._ranked()), default=None)
 
-    def _report(self, phase: Literal["prepare", "search", "final", "verify"]) -> None:
-        measured = self._measured()
-        spent = time.monotonic() - self.started
-        legal: Space | None = getattr(self, "space", None)
-        best = min(
-            (trial for trial in self.outcomes if isinstance(trial.outcome, Measurement)),
-            key=lambda trial: trial.outcome.seconds if isinstance(trial.outcome, Measurement) else 0.0,
-            default=None,
-        )
-        share = max(measured / max(self.budget.trials, 1), spent / max(self.budget.seconds, 1e-9))
+    def _report(self, phase: Literal["prepare", "search", "final", "verify"], legal: Space | None) -> None:
+        ranked = self._ranked()
+        spent = (time.monotonic() - self.started) / self.budget.seconds
+        share = {"prepare": 0.0, "search": min(max(len(ranked) / self.budget.trials, spent), 1.0)}
         self.observe(
             Progress(
                 phase=phase,
                 profile=self.profile,
                 budget=self.budget,
-                measured=measured,
-                failed=len(self.outcomes) - measured,
+                measured=len(ranked),
+                failed=len(self.outcomes) - len(ranked),
                 refused=sum(legal.refused.values()) if legal else 0,
                 legal=len(legal) if legal else 0,
-                share=min(share, 1.0) if phase == "search" else float(phase in ("final", "verify")),
-                best=best,
-                resumed=self.resumed,
+                share=share.get(phase, 1.0),
+                best=ranked[0] if ranked else None,
             )
         )
 
 
-def _trials(
+def trials(
     bench: Bench,
     search: Search,
     axes: Axes,
@@ -396,7 +267,10 @@ def _trials(
     may_go_on: Callable[[], bool],
     best: Callable[[], float | None],
 ) -> Iterator[Trial]:
-    """Candidates and their outcomes, one by one, until told to stop or the space is exhausted."""
+    """Candidates and their outcomes, one by one, until told to stop or the space is exhausted.
+
+    `best` gives the fastest time so far in seconds, against which slow candidates are cut short.
+    """
     while may_go_on():
         point = search.ask()
         if point is None:
@@ -412,20 +286,9 @@ def _trials(
         yield trial
 
 
-def _seeds(family: Family, problem: Problem, profile: DeviceProfile, axes: Axes, root: Path) -> list[Point]:
-    """The portable default, then winners from the caches: this device's before others', near before far."""
-    known = [found for place in (root, paths.shipped_cache_dir()) for _, found in cache.list_entries(place)]
-    ranked = sorted(
-        (
-            (found.device.id != profile.id, found.device.vendor_id != profile.vendor_id, distance, index)
-            for index, found in enumerate(known)
-            if found.kernel == family.name
-            and (distance := family.distance(problem, found.problem)) < float("inf")
-        ),
-    )
-    configs = [family.default(problem, profile), *(known[index].config for *_, index in ranked)]
-    points = dict.fromkeys(filter(None, (space.point_of(axes, config) for config in configs)))
-    return list(points)[: MAX_SEEDS + 1]
+def _kind(rejection: Rejection) -> str:
+    """Stage and reason without the details, to count by."""
+    return f"{rejection.stage}: {rejection.reason.partition(':')[0].splitlines()[0]}"
 
 
 def _counts(reasons: Counter[str]) -> str:

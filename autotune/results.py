@@ -1,0 +1,64 @@
+"""What a tuning run may take, how far it is, and what it found."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Literal
+
+from msgspec import Struct
+
+from autotune.model import Config, DeviceProfile, Measurement, Problem
+
+Ended = Literal["trials", "time", "exhausted", "interrupted", "device lost"]
+
+
+class Budget(Struct, frozen=True):
+    """When the search stops: unique measured candidates, and seconds of searching."""
+
+    trials: int
+    seconds: float
+
+
+def default_budget(profile: DeviceProfile) -> Budget:
+    """What a search may take when nobody says: under a minute on a GPU, longer on a software adapter."""
+    return Budget(trials=60, seconds=90.0) if profile.is_cpu else Budget(trials=200, seconds=35.0)
+
+
+class Progress(Struct, frozen=True):
+    """How far a tuning run is."""
+
+    phase: Literal["prepare", "search", "final", "verify"]
+    profile: DeviceProfile
+    budget: Budget
+    measured: int = 0
+    failed: int = 0
+    refused: int = 0
+    legal: int = 0
+    share: float = 0.0
+    """Of the budget, 0 to 1."""
+    best: tuple[Config, Measurement] | None = None
+
+
+class TuneResult(Struct, frozen=True, kw_only=True):
+    """What a tuning run found."""
+
+    problem: Problem
+    profile: DeviceProfile
+    config: Config
+    measurement: Measurement
+    default_measurement: Measurement | None
+    """The portable default, in the same final round."""
+    baseline_measurement: Measurement | None
+    """The naive kernel."""
+    measured: int
+    refused: dict[str, int]
+    """Configs of the space that cannot run here, by reason."""
+    failed: dict[str, int]
+    """Candidates that failed, by stage and reason."""
+    ended: Ended
+    verified: bool
+    path: Path | None
+    """Where the entry was stored; None when it was not."""
+    notes: tuple[str, ...] = ()
+
+
+Observer = Callable[[Progress], None]
