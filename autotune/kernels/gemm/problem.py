@@ -1,5 +1,7 @@
 """What is asked: C = A·B, row-major, with A M×K, B K×N and C M×N."""
 
+from typing import get_args
+
 from autotune.errors import InvalidProblem
 from autotune.model import DTYPE_BYTES, Dtype, Problem, Size
 
@@ -30,7 +32,7 @@ def check_problem(problem: GemmProblem) -> None:
         size = getattr(problem, name)
         if isinstance(size, bool) or not isinstance(size, int) or size < 1:
             raise InvalidProblem(f"{name} must be a whole number of at least 1, not {size!r}")
-    if problem.dtype not in DTYPE_BYTES or problem.accumulate not in ("f32", problem.dtype):
+    if problem.dtype not in get_args(Dtype) or problem.accumulate not in ("f32", problem.dtype):
         raise InvalidProblem(
             f"{problem.dtype} elements cannot accumulate in {problem.accumulate}; use f32, or f16 with f16"
         )
