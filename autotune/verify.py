@@ -1,8 +1,8 @@
 """Proves a candidate right against a float64 reference before anyone times it.
 
 Outputs start as a NaN with a bit pattern of its own, so that an element nobody wrote shows. Behind
-every buffer lie guard bytes: behind inputs NaNs, which poison any result they reach; behind
-outputs the same pattern, which must survive.
+every buffer lie guard bytes: behind outputs the same pattern, which must survive; behind inputs
+another NaN, which poisons any result it reaches and is not mistaken for an unwritten one.
 """
 
 from collections.abc import Mapping
@@ -19,6 +19,8 @@ GUARD_BYTES = 256
 Bits = np.uint32 | np.uint16
 Float64 = NDArray[np.float64]
 _POISON: dict[str, Bits] = {"f32": np.uint32(0x7FC5_A5A5), "f16": np.uint16(0x7EA5)}
+_PAST_INPUT: dict[int, Bits] = {4: np.uint32(0x7FCA_5A5A), 2: np.uint16(0x7E5A)}
+"""By bytes of an element."""
 _FLOATS: dict[str, type[np.floating[Any]]] = {"f32": np.float32, "f16": np.float16}
 
 
@@ -68,7 +70,7 @@ def prepare(
 def _guarded(data: NDArray[np.generic], largest: int, poison: Bits | None = None) -> bytes:
     """The data, padded to whole vec4s, with a guard behind it where the device's limits leave room."""
     if poison is None:
-        poison = _POISON["f32"] if data.dtype.itemsize == 4 else _POISON["f16"]
+        poison = _PAST_INPUT[data.dtype.itemsize]
     raw = data.tobytes()
     room = GUARD_BYTES + -len(raw) % 16
     if len(raw) + room > largest:

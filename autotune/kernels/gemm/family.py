@@ -198,7 +198,9 @@ class Gemm(Family):
             if integers:
                 matrices[name] = generator.integers(-2, 3, size=shape).astype(kind)
             else:
-                matrices[name] = (generator.random(shape, dtype=np.float32) - 0.5).astype(kind)
+                values = (generator.random(shape, dtype=np.float32) - 0.5).astype(kind)
+                values[np.abs(values) < np.finfo(kind).tiny] = 0  # a device may read these as zero anyway
+                matrices[name] = values
         return matrices
 
     def reference(self, problem: GemmProblem, inputs: "Mapping[str, Array]") -> "dict[str, Float64]":
@@ -213,12 +215,15 @@ class Gemm(Family):
         up to u, at random, so errors wander by about u·K/12 (probabilistic rounding analysis: Higham
         and Mary, SIAM J. Sci. Comput. 2019). Sixteen times that covers millions of elements in any
         order of summation; one missing term is off by about 1/12, thousands of times more in f32.
+        Results below the smallest normal number may be stored as zero (WGSL, "Floating Point Evaluation").
         """
         import numpy as np
 
         unit = {"f32": 2.0**-24, "f16": 2.0**-11}
+        smallest = {"f32": 2.0**-126, "f16": 2.0**-14}
         summed = 16.0 * unit[problem.accumulate] * problem.k / 12.0
-        return np.asarray(summed + 2.0 * unit[problem.dtype] * np.abs(expected), dtype=np.float64)
+        stored = 2.0 * unit[problem.dtype] * np.abs(expected) + smallest[problem.dtype]
+        return np.asarray(summed + stored, dtype=np.float64)
 
 
 GEMM = Gemm()
