@@ -21,24 +21,25 @@ from numpy.typing import NDArray
 from optuna.distributions import BaseDistribution, CategoricalDistribution, IntDistribution
 from optuna.trial import FrozenTrial, Trial, TrialState, create_trial
 
-from autotune.space import Axis, Point, Space, Value
-from autotune.surrogate import Array, GaussianProcess, expected_improvement
+from autotune.space import Point, Space
+from autotune.surrogate import Encoding, GaussianProcess, expected_improvement
 
 Distributions = dict[str, BaseDistribution]
+Array = NDArray[np.float64]
+Rows = NDArray[np.intp]
 
 optuna.logging.set_verbosity(optuna.logging.WARNING)
 
-_SPREAD_POINTS = 8
-"""Points told before the surrogate is trusted."""
+_OPENING = 8
+"""Successful points before the surrogate is trusted."""
 _CANDIDATES = 1000
 """Random unmeasured points the surrogate judges at each ask, besides the neighbours of the best."""
 _LEADERS = 8
 """How many of the best points have their neighbours judged."""
 _MEMORY = 160
-"""Observations the surrogate learns from: the best and the latest, since its cost grows as their square."""
-_SLOW = 1.0
-"""Log time over the best at which all points count as equally slow, failed ones included: where slow
-points differ says little about where the fastest ones are, and would cost the surrogate its precision."""
+"""Observations the surrogate learns from: the best and the latest, as its cost grows with their cube."""
+_CONTRAST = 1.4
+"""Power of the relative speed that the surrogate models: more tells fast points apart, less slow ones."""
 
 
 class Search:
@@ -49,14 +50,14 @@ class Search:
         self._indices = _distributions(space)
         self._row = {point: row for row, point in enumerate(space.points)}
         self._seeds = deque(dict.fromkeys(point for point in seeds if point in space))
-        self._x = _features(space)
+        self._encoding = Encoding(space)
         self._unseen = np.ones(len(space), dtype=bool)
         self._pending: dict[Point, Trial] = {}
         self._rows: list[int] = []
-        self._log_seconds: list[float] = []  # inf where the point failed
+        self._seconds: list[float] = []  # infinity where the point failed
         self._best: tuple[Point, float] | None = None
         self._rng = np.random.default_rng(seed)
-        self._model = GaussianProcess(self._x.shape[1])
+        self._model = GaussianProcess(self._encoding.axis_of_column)
         self._next_climb = 0
         self.study = optuna.create_study(sampler=_Sampler(self), pruner=optuna.pruners.NopPruner())
 
@@ -96,7 +97,7 @@ class Search:
             self.study.tell(trial, value, state)
         self._unseen[row] = False
         self._rows.append(row)
-        self._log_seconds.append(math.log(value) if value is not None else math.inf)
+        self._seconds.append(math.inf if value is None else value)
         if value is not None and (self._best is None or value < self._best[1]):
             self._best = point, value
 
@@ -124,36 +125,43 @@ class Search:
     def _choose_row(self) -> int:
         unseen = np.flatnonzero(self._unseen)
         sample = unseen if len(unseen) <= _CANDIDATES else self._rng.choice(unseen, _CANDIDATES)
-        if np.isfinite(self._log_seconds).sum() < _SPREAD_POINTS:
+        if np.isfinite(self._seconds).sum() < _OPENING:
             return self._farthest(sample)
         return self._most_promising(sample)
 
-    def _farthest(self, candidates: NDArray[np.intp]) -> int:
+    def _farthest(self, candidates: Rows) -> int:
         """The candidate whose nearest seen point is farthest away (Johnson, Moore & Ylvisaker 1990)."""
         seen = [*self._rows, *(self._row[point] for point in self._pending)][-_MEMORY:]
         if not seen:
             return int(self._rng.choice(candidates))
-        gaps = np.square(self._x[candidates, None] - self._x[None, seen]).sum(axis=2).min(axis=1)
+        x = self._encoding.rows
+        gaps = np.square(x[candidates, None] - x[None, seen]).sum(axis=2).min(axis=1)
         return int(candidates[gaps.argmax()])
 
-    def _most_promising(self, sample: NDArray[np.intp]) -> int:
-        cost = np.array(self._log_seconds)
-        ranking = np.argsort(cost, kind="stable")
-        leaders = [self.space.points[self._rows[i]] for i in ranking[:_LEADERS]]
+    def _most_promising(self, sample: Rows) -> int:
+        """The candidate with the highest expected improvement over the best point so far."""
+        seconds = np.array(self._seconds)
+        ranking = np.argsort(seconds, kind="stable")
+        self._learn(seconds, ranking)
+        leaders = [self.space.points[self._rows[told]] for told in ranking[:_LEADERS]]
         around = {self._row[near] for leader in leaders for near in self.space.neighbours(leader)}
         nearby = [row for row in sorted(around) if self._unseen[row]]
         candidates = np.concatenate([sample, np.array(nearby, dtype=np.intp)])
-
-        latest = np.arange(max(0, len(cost) - _MEMORY // 2), len(cost))
-        kept = np.union1d(ranking[: _MEMORY // 2], latest)
-        best = float(cost.min())
-        y = np.minimum(cost[kept], best + _SLOW)
-        climb = len(cost) >= self._next_climb
-        if climb:  # length scales settle: re-learn them after every tenth more points
-            self._next_climb = math.ceil(1.1 * len(cost))
-        self._model.fit(self._x[np.array(self._rows)[kept]], y, steps=15 if climb else 0)
-        gain = expected_improvement(*self._model.predict(self._x[candidates]), best)
+        gain = expected_improvement(*self._model.predict(self._encoding.rows[candidates]), best=-1.0)
         return int(candidates[gain.argmax()])
+
+    def _learn(self, seconds: Array, ranking: Rows) -> None:
+        """Fit the surrogate to the negative speed relative to the best: -1 is the best, 0 a failure.
+
+        Unlike time, relative speed has no long tail, and gives failures a place at the slow end.
+        """
+        latest = np.arange(max(0, len(seconds) - _MEMORY // 2), len(seconds))
+        kept = np.union1d(ranking[: _MEMORY // 2], latest)
+        relative = -((seconds[ranking[0]] / seconds[kept]) ** _CONTRAST)
+        grown = len(seconds) >= self._next_climb
+        if grown:  # the hyperparameters settle, so they are learned again after every tenth more points
+            self._next_climb = math.ceil(1.1 * len(seconds))
+        self._model.fit(self._encoding.rows[np.array(self._rows)[kept]], relative, steps=15 if grown else 0)
 
 
 class _Sampler(optuna.samplers.BaseSampler):
@@ -181,52 +189,3 @@ def _distributions(space: Space) -> dict[str, dict[str, IntDistribution]]:
         variant: {f"{variant}.{axis.name}": IntDistribution(0, len(axis.values) - 1) for axis in axes}
         for variant, axes in space.axes.items()
     }
-
-
-def _features(space: Space) -> Array:
-    """One row a point. An axis that several variants share is one column, so they learn from each other."""
-    columns = _columns(space)
-    x = np.zeros((len(space), len(columns)))
-    rows: dict[str, list[int]] = {variant: [] for variant in space.axes}
-    for row, (variant, _) in enumerate(space.points):
-        rows[variant].append(row)
-    for variant, of_variant in rows.items():
-        indices = np.array([space.points[row][1] for row in of_variant], dtype=np.intp)
-        axes = {axis.name: position for position, axis in enumerate(space.axes[variant])}
-        for column, (name, code) in enumerate(columns):
-            if name == "":
-                x[of_variant, column] = code[variant]
-            elif name in axes and of_variant:
-                position = axes[name]
-                levels = np.array([code[value] for value in space.axes[variant][position].values])
-                x[of_variant, column] = levels[indices[:, position]]
-            else:
-                x[of_variant, column] = 0.5
-    return x
-
-
-def _columns(space: Space) -> list[tuple[str, dict[Value, float]]]:
-    """Name of the axis ('' for the variant) and the number that stands for each value."""
-    union: dict[str, list[Axis]] = {}
-    for axes in space.axes.values():
-        for axis in axes:
-            union.setdefault(axis.name, []).append(axis)
-    columns = _one_hot("", list(space.axes))
-    for name, same in union.items():
-        values = list(dict.fromkeys(value for axis in same for value in axis.values))
-        if all(axis.ordered for axis in same):
-            values.sort()
-            step = 1.0 / max(len(values) - 1, 1)
-            columns.append((name, {value: step * rank for rank, value in enumerate(values)}))
-        else:
-            columns += _one_hot(name, values)
-    return columns
-
-
-def _one_hot(name: str, values: Sequence[Value]) -> list[tuple[str, dict[Value, float]]]:
-    """One column a value; two values need only one column, and a single one none."""
-    chosen = values if len(values) > 2 else values[1:]
-    return [(name, {value: float(value == one) for value in values}) for one in chosen]
-
-
-__all__ = ["Search"]

@@ -2,31 +2,68 @@
 
 The model and its acquisition are textbook: Rasmussen & Williams, "Gaussian Processes for Machine
 Learning" (2006), algorithm 2.1 and section 5.4; expected improvement after Jones, Schonlau & Welch,
-"Efficient Global Optimization of Expensive Black-Box Functions" (1998). Length scales follow the prior
-of Hvarfner, Hellsten & Nardi, "Vanilla Bayesian Optimization Performs Great in High Dimensions"
-(2024): they grow with the square root of the number of columns. The hyperparameters climb by Rprop
-(Riedmiller & Braun, 1993), which asks only for the signs of a gradient and so needs no line search.
+"Efficient Global Optimization of Expensive Black-Box Functions" (1998). The length scales' prior grows
+with the number of axes, after Hvarfner, Hellsten & Nardi, "Vanilla Bayesian Optimization Performs Great
+in High Dimensions" (2024). The hyperparameters climb by Rprop (Riedmiller & Braun, 1993), which asks
+only for the signs of a gradient and so needs no line search.
+
+The kernel is exp(-Σ wᵢ·dᵢ), where dᵢ counts the steps between two points on axis i. Tuning parameters
+have cliffs (a tile more, and the registers spill), and this kernel expects rough functions: on recorded
+spaces it found the optimum with fewer measurements than the smooth Matérn-5/2 kernel did.
 """
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
+from autotune.space import Axis, Space, Value
+
 Array = NDArray[np.float64]
 
 _JITTER = 1e-8
-_NOISE_PRIOR = (math.log(1e-3), 2.0)
-_LOG_SCALE_BOUNDS = (math.log(0.05), math.log(50.0))
-_LOG_NOISE_BOUNDS = (math.log(1e-6), math.log(1.0))
+_TYPICAL_DISTANCE = 4.0
+"""Prior for Σ wᵢ·dᵢ between opposite corners of the space."""
+_LOG_WEIGHT_BOUNDS = (math.log(1e-4), math.log(100.0))
+_LOG_WEIGHT_SPREAD = 2.0
+_LOG_NOISE_BOUNDS = (math.log(1e-6), 0.0)
+_LOG_NOISE_PRIOR = math.log(1e-3)
+_LOG_NOISE_SPREAD = 2.0
+
+
+class Encoding:
+    """The points of a space as rows of numbers whose squared distance counts steps along the axes.
+
+    An ordered axis has one column for each step between neighbouring values, 0 before and 1 after it, so
+    that the squared distance grows by the same amount at each step. An unordered one has a column for
+    each value. An axis that several variants share has its columns once, so they learn from each other.
+    """
+
+    def __init__(self, space: Space) -> None:
+        blocks = _blocks(space)
+        self.axis_of_column = np.array(
+            [i for i, (_, codes) in enumerate(blocks) for _ in range(_width(codes))], dtype=np.intp
+        )
+        """Which columns share a weight."""
+        self.rows = np.empty((len(space), len(self.axis_of_column)))
+        members: dict[str, list[int]] = {variant: [] for variant in space.axes}
+        for row, (variant, _) in enumerate(space.points):
+            members[variant].append(row)
+        for variant, of_variant in members.items():
+            if of_variant:
+                self.rows[of_variant] = _encode(space, variant, of_variant, blocks)
 
 
 class GaussianProcess:
-    """Regression with a Matérn-5/2 kernel and one length scale a column."""
+    """Regression on encoded points, with one weight an axis and a noise level learned from the data."""
 
-    def __init__(self, columns: int) -> None:
-        self._scale_prior = 0.5 * math.log(0.25 * max(columns, 1))
-        self._theta = np.append(np.full(columns, self._scale_prior), _NOISE_PRIOR[0])
+    def __init__(self, axis_of_column: NDArray[np.intp]) -> None:
+        self._axis_of_column = axis_of_column
+        axes = len(set(axis_of_column.tolist()))
+        self._columns_of_axis = np.eye(axes)[:, axis_of_column]
+        self._log_weight_prior = math.log(_TYPICAL_DISTANCE / max(axes, 1))
+        self._theta = np.append(np.full(axes, self._log_weight_prior), _LOG_NOISE_PRIOR)
 
     def fit(self, x: Array, y: Array, steps: int) -> None:
         """Condition on observations, after `steps` steps of hyperparameter search from the last ones."""
@@ -34,9 +71,9 @@ class GaussianProcess:
         z = (y - self._offset) / self._unit
         if steps:
             self._theta = self._climb(x, z, steps)
-        self._weights = np.exp(-self._theta[:-1])
-        self._x = x * self._weights
-        covariance = _matern(_squared_distances(self._x, self._x))
+        self._scale = np.exp(0.5 * self._theta[:-1])[self._axis_of_column]
+        self._x = x * self._scale
+        covariance = np.exp(-_squared_distances(self._x, self._x))
         covariance[np.diag_indices(len(z))] += math.exp(self._theta[-1]) + _JITTER
         self._whiten = np.linalg.inv(np.linalg.cholesky(covariance))
         self._alpha = self._whiten.T @ (self._whiten @ z)
@@ -44,77 +81,109 @@ class GaussianProcess:
 
     def predict(self, x: Array) -> tuple[Array, Array]:
         """Mean and standard deviation of the posterior at each row of x."""
-        covariance = _matern(_squared_distances(x * self._weights, self._x))
+        covariance = np.exp(-_squared_distances(x * self._scale, self._x))
         explained = np.square(covariance @ self._whiten.T).sum(axis=1)
         deviation = np.sqrt(self._variance * np.maximum(1.0 - explained, 1e-10))
         return covariance @ self._alpha * self._unit + self._offset, deviation * self._unit
 
     def _climb(self, x: Array, z: Array, steps: int) -> Array:
         """The most probable hyperparameters met on a walk along the gradient's signs."""
-        squares = np.square(x[:, None, :] - x[None, :, :])
+        columns = np.square(x[:, None, :] - x[None, :, :])
+        distances = np.ascontiguousarray(np.moveaxis(columns @ self._columns_of_axis.T, -1, 0))
         theta, best, best_density = self._theta, self._theta, -math.inf
-        stride, last = np.full_like(theta, 0.2), np.zeros_like(theta)
+        stride, last = np.full_like(theta, 0.4), np.zeros_like(theta)
         for _ in range(steps):
-            density, gradient = self._log_density(theta, squares, z)
+            density, gradient = self._log_density(theta, distances, z)
             if density > best_density:
                 best, best_density = theta, density
             turned = gradient * last
-            stride = np.clip(stride * np.where(turned > 0, 1.3, np.where(turned < 0, 0.5, 1.0)), 1e-3, 0.6)
+            stride = np.clip(stride * np.where(turned > 0, 1.3, np.where(turned < 0, 0.5, 1.0)), 1e-3, 1.2)
             last = np.where(turned < 0, 0.0, gradient)
             theta = theta + np.sign(last) * stride
-            theta[:-1] = np.clip(theta[:-1], *_LOG_SCALE_BOUNDS)
+            theta[:-1] = np.clip(theta[:-1], *_LOG_WEIGHT_BOUNDS)
             theta[-1] = np.clip(theta[-1], *_LOG_NOISE_BOUNDS)
         return best
 
-    def _log_density(self, theta: Array, squares: Array, z: Array) -> tuple[float, Array]:
+    def _log_density(self, theta: Array, distances: Array, z: Array) -> tuple[float, Array]:
         """Log posterior density of the hyperparameters, and its gradient.
 
         The signal variance is profiled out: given the rest, its best value is known.
         """
-        weights, noise = np.exp(-2.0 * theta[:-1]), math.exp(theta[-1])
-        distances = squares @ weights
-        covariance = _matern(distances)
-        covariance[np.diag_indices(len(z))] += noise + _JITTER
-        factor = np.linalg.cholesky(covariance)
+        weights, noise = np.exp(theta[:-1]), math.exp(theta[-1])
+        kernel = np.exp(-np.tensordot(weights, distances, 1))
+        factor = np.linalg.cholesky(kernel + (noise + _JITTER) * np.eye(len(z)))
         whiten = np.linalg.inv(factor)
         precision = whiten.T @ whiten
         alpha = precision @ z
         variance = max(float(z @ alpha) / len(z), 1e-12)
-        scale_pull = theta[:-1] - self._scale_prior
-        noise_pull = (theta[-1] - _NOISE_PRIOR[0]) / _NOISE_PRIOR[1]
         likelihood = -0.5 * len(z) * math.log(variance) - float(np.log(np.diag(factor)).sum())
-        prior = -0.5 * float(scale_pull @ scale_pull + noise_pull**2)
         pull = np.outer(alpha, alpha) / variance - precision
-        gradient = np.empty_like(theta)
-        slope = (pull * _matern_slope(distances)).ravel()
-        gradient[:-1] = -weights * (slope @ squares.reshape(len(slope), -1)) - scale_pull
-        gradient[-1] = 0.5 * noise * np.trace(pull) - noise_pull / _NOISE_PRIOR[1]
-        return likelihood + prior, gradient
+        slope = np.append(
+            -0.5 * weights * np.tensordot(distances, pull * kernel, 2), 0.5 * noise * np.trace(pull)
+        )
+        spread = np.append(np.full_like(weights, _LOG_WEIGHT_SPREAD), _LOG_NOISE_SPREAD)
+        away = (theta - np.append(np.full_like(weights, self._log_weight_prior), _LOG_NOISE_PRIOR)) / spread
+        return likelihood - 0.5 * float(away @ away), slope - away / spread
 
 
 def expected_improvement(mean: Array, deviation: Array, best: float) -> Array:
     """How far below `best` a normal variable is expected to fall, nothing counted where it does not."""
     z = (best - mean) / deviation
     density = np.exp(-0.5 * z * z) / math.sqrt(2.0 * math.pi)
-    below = np.array([0.5 * math.erfc(-value / math.sqrt(2.0)) for value in z])
+    below = 0.5 * np.fromiter(map(math.erfc, (z / -math.sqrt(2.0)).tolist()), float, len(z))
     improvement: Array = deviation * (z * below + density)
     return improvement
 
 
 def _squared_distances(a: Array, b: Array) -> Array:
-    cross = np.square(a).sum(axis=1)[:, None] + np.square(b).sum(axis=1) - 2.0 * a @ b.T
-    squared: Array = np.maximum(cross, 0.0)
-    return squared
+    squared = np.square(a).sum(axis=1)[:, None] + np.square(b).sum(axis=1) - 2.0 * (a @ b.T)
+    clipped: Array = np.maximum(squared, 0.0)
+    return clipped
 
 
-def _matern(squared: Array) -> Array:
-    r = np.sqrt(5.0 * squared)
-    kernel: Array = (1.0 + r + r * r / 3.0) * np.exp(-r)
-    return kernel
+Codes = dict[Value, list[float]]
+"""For each value of an axis, what stands in its columns."""
 
 
-def _matern_slope(squared: Array) -> Array:
-    """Derivative of the kernel by the squared distance."""
-    r = np.sqrt(5.0 * squared)
-    slope: Array = -5.0 / 6.0 * (1.0 + r) * np.exp(-r)
-    return slope
+def _blocks(space: Space) -> list[tuple[str, Codes]]:
+    """The axes' names ('' for the choice of a variant) and codes; those with one value tell nothing."""
+    union: dict[str, list[Axis]] = {}
+    for axes in space.axes.values():
+        for axis in axes:
+            union.setdefault(axis.name, []).append(axis)
+    blocks = [("", _one_hot(list(space.axes)))]
+    for name, same in union.items():
+        values = list(dict.fromkeys(value for axis in same for value in axis.values))
+        blocks.append((name, _steps(values) if all(axis.ordered for axis in same) else _one_hot(values)))
+    return [(name, codes) for name, codes in blocks if _width(codes)]
+
+
+def _steps(values: Sequence[Value]) -> Codes:
+    ordered = sorted(int(value) for value in values)
+    step = 1.0 / math.sqrt(max(len(ordered) - 1, 1))  # the ends of an axis are at distance 1
+    return {value: [step * (value > before) for before in ordered[:-1]] for value in ordered}
+
+
+def _one_hot(values: Sequence[Value]) -> Codes:
+    if len(values) < 2:
+        return {value: [] for value in values}
+    return {value: [math.sqrt(0.5) * (value == one) for one in values] for value in values}
+
+
+def _width(codes: Codes) -> int:
+    return len(next(iter(codes.values()), []))
+
+
+def _encode(space: Space, variant: str, rows: list[int], blocks: list[tuple[str, Codes]]) -> Array:
+    indices = np.array([space.points[row][1] for row in rows], dtype=np.intp)
+    axes = {axis.name: (position, axis) for position, axis in enumerate(space.axes[variant])}
+    parts = []
+    for name, codes in blocks:
+        if name in axes:
+            position, axis = axes[name]
+            parts.append(np.array([codes[value] for value in axis.values])[indices[:, position]])
+        else:
+            # a variant that lacks the axis lies amid all its values
+            here = codes[variant] if name == "" else np.mean(list(codes.values()), axis=0)
+            parts.append(np.tile(here, (len(rows), 1)))
+    return np.hstack(parts) if parts else np.empty((len(rows), 0))
