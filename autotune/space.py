@@ -71,13 +71,16 @@ class Space:
 def load_axes(family: Family) -> Axes:
     """Read the family's TOML: one table a variant, one array a parameter.
 
-    Raises InvalidConfig where a variant or parameter is unknown, missing, empty or of a wrong type.
+    Raises InvalidConfig where there is no variant, or a variant or parameter is unknown, missing, empty or of
+    a wrong type.
     """
     path = paths.search_spaces_dir() / f"{family.name}.toml"
     try:
         tables = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, tomllib.TOMLDecodeError) as error:
+    except (OSError, ValueError) as error:  # ValueError: not TOML, or not UTF-8
         raise InvalidConfig(f"cannot read the search space {path}: {error}") from error
+    if not tables:
+        raise InvalidConfig(f"{path} lists no variant; {family.name} has {', '.join(family.config_types)}")
     return {variant: _variant_axes(family, variant, table, str(path)) for variant, table in tables.items()}
 
 
