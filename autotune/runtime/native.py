@@ -3,9 +3,12 @@
 Lives in the worker process only. It knows no kernel family: it binds buffers by name and dispatches.
 """
 
+import os
 import statistics
 import struct
 import time
+from collections.abc import Iterator
+from itertools import combinations
 from typing import Any
 
 import msgspec
@@ -40,21 +43,23 @@ class NativeRuntime:
         self._compiled: dict[int, _Compiled] = {}
 
     def adapters(self) -> tuple[DeviceProfile, ...]:
-        """Profiles of all adapters, best first."""
+        """Profiles of all adapters, best first; of one backend where WGPU_BACKEND_TYPE names it."""
         listed = [
             (adapters.profile_of(adapter, compiler=self._compiler, runtime=self._runtime), adapter)
             for adapter in self._api.gpu.enumerate_adapters_sync()
         ]
+        backend = os.environ.get("WGPU_BACKEND_TYPE", "").strip().lower()  # enumeration ignores it
+        listed = [pair for pair in listed if backend in ("", pair[0].backend)]
         self._adapters = sorted(listed, key=lambda pair: adapters.preference(pair[0]))
         return tuple(profile for profile, _ in self._adapters)
 
     def open(self, index: int) -> DeviceProfile:
-        """Open an adapter of the list. Optional features are asked for only where listed, and given
-        up one by one when the request is refused: a listed feature is a maybe.
+        """Open an adapter of the list. Optional features are asked for only where listed, and as few
+        as possible given up when the request is refused: a listed feature is a maybe.
         """
         profile, adapter = self._adapters[index]
-        wanted = [name for name in adapters.FEATURES if name in adapter.features]
-        while True:
+        listed = [name for name in adapters.FEATURES if name in adapter.features]
+        for wanted in _fewer_and_fewer(listed):
             try:
                 self._device = adapter.request_device_sync(
                     required_features=wanted, required_limits=dict(adapter.limits)
@@ -63,7 +68,6 @@ class NativeRuntime:
             except RuntimeError:
                 if not wanted:
                     raise
-                wanted.pop()
         self._profile = msgspec.structs.replace(profile, features=adapters.granted(wanted))
         self._prepare_clock()
         if "subgroups" in self._profile.features:
@@ -197,6 +201,12 @@ class NativeRuntime:
             return int.from_bytes(bytes(device.queue.read_buffer(buffer)), "little")
         except self._api.GPUError:
             return 0
+
+
+def _fewer_and_fewer(names: list[str]) -> Iterator[list[str]]:
+    """Every choice of the names, from all of them to none."""
+    for count in range(len(names), -1, -1):
+        yield from map(list, combinations(names, count))
 
 
 class _Compiled:

@@ -8,6 +8,7 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Mapping
+from pathlib import Path
 from typing import IO, cast
 
 from msgspec import Struct
@@ -16,6 +17,13 @@ from autotune.errors import NoAdapter, WorkerCrashed, WorkerError, WorkerHung
 from autotune.model import Clock, DeviceProfile, Plan, Stage
 from autotune.runtime import messages
 from autotune.runtime.base import CandidateFailed
+
+_ROOT = str(Path(__file__).resolve().parents[2])
+_START = (  # of the package that the parent runs; -P keeps the working directory's modules out
+    "import sys; root = sys.argv.pop(1); root in sys.path or sys.path.insert(0, root); "
+    "from autotune.runtime.worker import main; main()"
+)
+_LAST_WORDS_SECONDS = 5.0
 
 
 class Deadlines(Struct, frozen=True):
@@ -33,7 +41,7 @@ class Worker:
 
     def __init__(self, runtime: str = "wgpu") -> None:
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "autotune.runtime.worker", runtime],
+            [sys.executable, "-P", "-c", _START, _ROOT, runtime],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -42,7 +50,8 @@ class Worker:
         self._replies: queue.SimpleQueue[messages.Reply | None] = queue.SimpleQueue()
         self._complaints: deque[str] = deque(maxlen=40)
         threading.Thread(target=self._read_replies, daemon=True).start()
-        threading.Thread(target=self._read_complaints, daemon=True).start()
+        self._listener = threading.Thread(target=self._read_complaints, daemon=True)
+        self._listener.start()
 
     @property
     def pid(self) -> int:
@@ -60,7 +69,9 @@ class Worker:
             self.kill()
             raise WorkerHung(f"no answer within {deadline:g} s; the worker was killed") from None
         if reply is None:
-            raise WorkerCrashed(self._last_words())
+            last_words = self._last_words()
+            self.kill()
+            raise WorkerCrashed(last_words)
         return reply
 
     def kill(self) -> None:
@@ -85,7 +96,11 @@ class Worker:
                 self._complaints.append(line.decode(errors="replace").rstrip())
 
     def _last_words(self) -> str:
-        code = self._process.wait()
+        try:
+            code = self._process.wait(_LAST_WORDS_SECONDS)
+        except subprocess.TimeoutExpired:
+            return "the worker stopped answering"
+        self._listener.join(_LAST_WORDS_SECONDS)
         name = signal.Signals(-code).name if code < 0 else f"exit code {code}"
         said = next((line for line in self._complaints if "panicked" in line or "Error" in line), "")
         return f"the worker died ({name}){': ' + said if said else ''}"
@@ -121,7 +136,8 @@ def choose(profiles: tuple[DeviceProfile, ...], selector: str | None) -> int:
         return 0
     if selector.isdecimal() and int(selector) < len(profiles):
         return int(selector)
-    wanted = selector.lower()
+    beyond = selector.isdecimal() and len(selector) < 3  # an index, not the 3 in "RTX 3080"
+    wanted = "" if beyond else selector.lower()
     for index, profile in enumerate(profiles):
         if wanted and (wanted == profile.id or wanted in profile.name.lower() or wanted == profile.vendor):
             return index
@@ -156,10 +172,14 @@ class WorkerRuntime:
         """Replace all data buffers; compiled plans are forgotten."""
         self._contents = contents
         self._compiled.clear()
-        if self._worker is None:
-            self._restart()
-        else:
-            self._ask("run", messages.Load(dict(contents)), self.deadlines.start)
+        if self._worker is not None:
+            try:
+                self._ask("run", messages.Load(dict(contents)), self.deadlines.start)
+                return
+            except CandidateFailed:
+                if self._worker is not None:
+                    raise  # refused; a worker that died between two candidates is replaced
+        self._restart()
 
     def compile(self, plan: Plan) -> int:
         """Compile a plan against the loaded buffers and return its handle."""
@@ -184,7 +204,8 @@ class WorkerRuntime:
         """Forget a compiled plan."""
         self._compiled.pop(handle, None)
         if self._worker is not None:
-            self._ask("run", messages.Drop(handle), self.deadlines.run)
+            with contextlib.suppress(CandidateFailed):  # its worker died, and the plan with it
+                self._ask("run", messages.Drop(handle), self.deadlines.run)
 
     def close(self) -> None:
         """End the worker."""
@@ -210,7 +231,9 @@ class WorkerRuntime:
         try:
             _adapters(worker)
             self._open(worker)
-            worker.ask(messages.Load(dict(self._contents)), self.deadlines.start)
+            reply = worker.ask(messages.Load(dict(self._contents)), self.deadlines.start)
+            if isinstance(reply, messages.Failed):
+                raise WorkerError(f"a new worker cannot hold the data: {reply.reason}")
             for handle, plan in self._compiled.items():
                 worker.ask(messages.Compile(handle, plan), self.deadlines.compile)  # compiled before
         except BaseException:
