@@ -5,9 +5,10 @@ propose illegal ones. The sampler here picks whole points from the enumerated le
 
 1. seeds, in their order;
 2. a few points far from each other, to see the whole space once;
-3. the unmeasured point with the highest expected improvement under a Gaussian process on log time.
+3. the unmeasured point with the highest expected improvement, judged by a Gaussian process.
 
-A point is never proposed twice, so asking on always ends, with every point proposed once.
+A point is never proposed twice, so asking on always ends, with every point proposed once. The search learns
+from all that it is told, whoever proposed it, so an interrupted study goes on from its finished trials.
 """
 
 import math
@@ -22,7 +23,7 @@ from optuna.distributions import BaseDistribution, CategoricalDistribution, IntD
 from optuna.trial import FrozenTrial, Trial, TrialState, create_trial
 
 from autotune.space import Point, Space
-from autotune.surrogate import Encoding, GaussianProcess, expected_improvement
+from autotune.surrogate import Encoding, GaussianProcess, expected_improvement, squared_distances
 
 Distributions = dict[str, BaseDistribution]
 Array = NDArray[np.float64]
@@ -134,8 +135,7 @@ class Search:
         seen = [*self._rows, *(self._row[point] for point in self._pending)][-_MEMORY:]
         if not seen:
             return int(self._rng.choice(candidates))
-        x = self._encoding.rows
-        gaps = np.square(x[candidates, None] - x[None, seen]).sum(axis=2).min(axis=1)
+        gaps = squared_distances(self._encoding.rows[candidates], self._encoding.rows[seen]).min(axis=1)
         return int(candidates[gaps.argmax()])
 
     def _most_promising(self, sample: Rows) -> int:
@@ -165,12 +165,13 @@ class Search:
 
 
 class _Sampler(optuna.samplers.BaseSampler):
-    """Optuna's side of the search: hands out whole points, as parameters of a trial."""
+    """Optuna's side of the search: hands out whole points, as parameters of a trial.
+
+    For each trial Optuna asks first which parameters there are, then for their values.
+    """
 
     def __init__(self, search: Search) -> None:
         self._search = search
-
-    # Optuna asks in this order: first which parameters there are, then their values.
 
     def infer_relative_search_space(self, *_: Any) -> Distributions:
         self._point = self._search.choose()

@@ -73,7 +73,7 @@ class GaussianProcess:
             self._theta = self._climb(x, z, steps)
         self._scale = np.exp(0.5 * self._theta[:-1])[self._axis_of_column]
         self._x = x * self._scale
-        covariance = np.exp(-_squared_distances(self._x, self._x))
+        covariance = np.exp(-squared_distances(self._x, self._x))
         covariance[np.diag_indices(len(z))] += math.exp(self._theta[-1]) + _JITTER
         self._whiten = np.linalg.inv(np.linalg.cholesky(covariance))
         self._alpha = self._whiten.T @ (self._whiten @ z)
@@ -81,7 +81,7 @@ class GaussianProcess:
 
     def predict(self, x: Array) -> tuple[Array, Array]:
         """Mean and standard deviation of the posterior at each row of x."""
-        covariance = np.exp(-_squared_distances(x * self._scale, self._x))
+        covariance = np.exp(-squared_distances(x * self._scale, self._x))
         explained = np.square(covariance @ self._whiten.T).sum(axis=1)
         deviation = np.sqrt(self._variance * np.maximum(1.0 - explained, 1e-10))
         return covariance @ self._alpha * self._unit + self._offset, deviation * self._unit
@@ -135,7 +135,8 @@ def expected_improvement(mean: Array, deviation: Array, best: float) -> Array:
     return improvement
 
 
-def _squared_distances(a: Array, b: Array) -> Array:
+def squared_distances(a: Array, b: Array) -> Array:
+    """Between each row of a and each row of b."""
     squared = np.square(a).sum(axis=1)[:, None] + np.square(b).sum(axis=1) - 2.0 * (a @ b.T)
     clipped: Array = np.maximum(squared, 0.0)
     return clipped

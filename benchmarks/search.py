@@ -23,6 +23,8 @@ from autotune.space import Axis, Point, Space
 
 BUDGETS = (25, 50, 100, 200)
 VARIANT = "recorded"
+ASKS = 5 * BUDGETS[-1]
+"""After so many asks a strategy that repeats itself has stalled."""
 
 Times = dict[Point, float]
 Strategy = Callable[[Space, Times, int], Iterator[Point]]
@@ -58,7 +60,7 @@ def optuna_tpe(space: Space, times: Times, seed: int) -> Iterator[Point]:
     study = optuna.create_study(sampler=optuna.samplers.TPESampler(seed=seed, multivariate=True))
     seen: set[Point] = set()
     axes = space.axes[VARIANT]
-    for _ in range(20 * BUDGETS[-1]):
+    for _ in range(ASKS):
         trial = study.ask()
         indices = (trial.suggest_int(axis.name, 0, len(axis.values) - 1) for axis in axes)
         point = VARIANT, tuple(indices)

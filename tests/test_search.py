@@ -11,6 +11,7 @@ from optuna.trial import TrialState
 
 from autotune.search import Search
 from autotune.space import Axis, Point, Space
+from autotune.surrogate import Encoding, GaussianProcess
 
 AXES = {
     "tiled": (Axis("tile", (8, 16, 32, 64)), Axis("unroll", (1, 2, 4)), Axis("pad", (False, True))),
@@ -159,3 +160,30 @@ def test_a_region_that_fails_is_left() -> None:
     space = Space(axes, all_points(axes))
     points = asked(Search(space), 50, lambda p: None if p[1][0] else 1.0 + p[1][1] + p[1][2])
     assert sum(indices[0] for _, indices in points[10:30]) < 7  # chance would give ten
+
+
+def test_the_surrogate_knows_what_it_saw_and_how_little_it_knows_elsewhere() -> None:
+    axes = {"v": (Axis("a", tuple(range(9))), Axis("noise", tuple(range(9))))}
+    encoding = Encoding(Space(axes, all_points(axes)))
+    truth = np.array([float(a) for _, (a, _) in all_points(axes)])
+    seen = np.random.default_rng(0).choice(81, 30, replace=False)
+    model = GaussianProcess(encoding.axis_of_column)
+    model.fit(encoding.rows[seen], truth[seen], steps=30)
+    mean, deviation = model.predict(encoding.rows)
+    assert np.abs(mean - truth).max() < 0.5
+    unseen = np.setdiff1d(np.arange(81), seen)
+    assert deviation[seen].max() < deviation[unseen].min()
+
+
+def test_distance_counts_steps_and_variants_share_their_axes() -> None:
+    space = Space(AXES, all_points(AXES))
+    row = dict(zip(space.points, Encoding(space).rows, strict=True))
+
+    def apart(a: Point, b: Point) -> float:
+        return float(np.square(row[a] - row[b]).sum())
+
+    assert apart(("tiled", (0, 0, 0)), ("tiled", (2, 0, 0))) == pytest.approx(2 / 3)
+    assert apart(("split", (0, 0, 0)), ("split", (0, 1, 0))) == pytest.approx(1.0)
+    assert apart(("split", (0, 0, 0)), ("split", (0, 2, 0))) == pytest.approx(1.0)
+    same_tile = apart(("tiled", (1, 0, 0)), ("split", (0, 0, 0)))
+    assert apart(("tiled", (3, 0, 0)), ("split", (0, 0, 0))) == pytest.approx(same_tile + 2 / 3)
