@@ -4,9 +4,7 @@ Lives in the worker process only. It knows no kernel family: it binds buffers by
 """
 
 import os
-import statistics
 import struct
-import time
 from collections.abc import Iterator
 from itertools import combinations
 from typing import Any
@@ -17,10 +15,8 @@ from autotune.expression import evaluate
 from autotune.limits import split_grid
 from autotune.model import Compiler, DeviceProfile, Plan
 from autotune.runtime import adapters
+from autotune.runtime.clock import Pacer, Stopwatch
 from autotune.runtime.messages import Samples
-
-MAX_SAMPLES = 64
-"""Samples one request may ask for; a single query set of twice as many is reused throughout."""
 
 _LAYOUT_TYPES = {
     "uniform": "uniform",
@@ -41,6 +37,7 @@ class NativeRuntime:
         self._data: dict[str, Any] = {}
         self._initial: dict[str, bytes] = {}
         self._compiled: dict[int, _Compiled] = {}
+        self._pacer: Pacer | None = None
 
     def adapters(self) -> tuple[DeviceProfile, ...]:
         """Profiles of all adapters, best first; of one backend where WGPU_BACKEND_TYPE names it."""
@@ -69,7 +66,9 @@ class NativeRuntime:
                 if not wanted:
                     raise
         self._profile = msgspec.structs.replace(profile, features=adapters.granted(wanted))
-        self._prepare_clock()
+        self._stopwatch = Stopwatch(self._api, self._device, ticks_per_second=self._ticks_per_second())
+        if not self._profile.is_cpu:  # a software adapter has no clocks of its own
+            self._pacer = Pacer(self._api, self._device, self._stopwatch)
         if "subgroups" in self._profile.features:
             self._profile = msgspec.structs.replace(self._profile, subgroup_size=self._probe_subgroup_size())
         return self._profile
@@ -106,70 +105,31 @@ class NativeRuntime:
         return {name: bytes(queue.read_buffer(self._data[name])) for name in compiled.outputs}
 
     def time(self, handle: int, batch: int, samples: int) -> Samples:
-        """Time `samples` runs of `batch` dispatches, with GPU timestamps where there are any."""
-        compiled = self._compiled[handle]
-        if self._queries is None:
-            return self._time_by_wall_clock(compiled, batch, samples)
-        encoder = self._device.create_command_encoder()
-        for sample in range(samples):
-            compute_pass = encoder.begin_compute_pass(
-                timestamp_writes={
-                    "query_set": self._queries,
-                    "beginning_of_pass_write_index": 2 * sample,
-                    "end_of_pass_write_index": 2 * sample + 1,
-                }
-            )
-            for _ in range(batch):
-                compiled.encode(compute_pass)
-            compute_pass.end()
-        encoder.resolve_query_set(self._queries, 0, 2 * samples, self._ticks, 0)
-        self._device.queue.submit([encoder.finish()])
-        raw = self._device.queue.read_buffer(self._ticks, size=16 * samples)
-        ticks = struct.unpack(f"<{2 * samples}Q", raw)
-        spans = ((ticks[2 * i], ticks[2 * i + 1]) for i in range(samples))
-        seconds = tuple(
-            (end - begin) * self._period * 1e-9 / batch for begin, end in spans if 0 < begin < end
-        )
-        return Samples(seconds, "gpu")
+        """Time `samples` runs of `batch` dispatches, at the GPU's working clocks."""
+        if self._pacer is not None:
+            self._pacer.settle()
+        return self._stopwatch.time(self._compiled[handle].encode, batch, samples)
+
+    def pace(self) -> bool:
+        """Keep the GPU busy for a moment, so that it does not clock down; False where that is no use."""
+        if self._pacer is None or not self._data:
+            return False
+        self._pacer.run()
+        return True
 
     def drop(self, handle: int) -> None:
         """Forget a compiled plan."""
         self._compiled.pop(handle, None)
 
-    def _prepare_clock(self) -> None:
-        self._queries = None
-        usage = self._api.BufferUsage
-        self._ticks = self._device.create_buffer(
-            size=16 * MAX_SAMPLES, usage=usage.QUERY_RESOLVE | usage.COPY_SRC
-        )
-        if "timestamp-query" in self._profile.features:
-            self._queries = self._device.create_query_set(type="timestamp", count=2 * MAX_SAMPLES)
-            self._period = self._timestamp_period()
-        self._submit_overhead = statistics.median(self._wall_time_of(None, 1) for _ in range(5))
-
-    def _timestamp_period(self) -> float:
-        """Nanoseconds a tick. Dawn converts to nanoseconds itself; wgpu-native hands out raw ticks."""
+    def _ticks_per_second(self) -> float | None:
+        """Of the device's timestamps. Dawn hands out nanoseconds, wgpu-native raw ticks."""
+        if "timestamp-query" not in self._profile.features:
+            return None
         if self._compiler == "tint":
-            return 1.0
+            return 1e9
         from wgpu.backends.wgpu_native import lib
 
-        return float(lib.wgpuQueueGetTimestampPeriod(self._device.queue._internal))
-
-    def _wall_time_of(self, compiled: "_Compiled | None", batch: int) -> float:
-        encoder = self._device.create_command_encoder()
-        compute_pass = encoder.begin_compute_pass()
-        for _ in range(batch if compiled else 0):
-            assert compiled is not None
-            compiled.encode(compute_pass)
-        compute_pass.end()
-        start = time.perf_counter()
-        self._device.queue.submit([encoder.finish()])
-        self._device.queue.read_buffer(self._ticks, size=8)  # waits for the queue
-        return time.perf_counter() - start
-
-    def _time_by_wall_clock(self, compiled: "_Compiled", batch: int, samples: int) -> Samples:
-        times = [self._wall_time_of(compiled, batch) - self._submit_overhead for _ in range(samples)]
-        return Samples(tuple(seconds / batch for seconds in times if seconds > 0), "wall")
+        return 1e9 / float(lib.wgpuQueueGetTimestampPeriod(self._device.queue._internal))
 
     def _probe_subgroup_size(self) -> int:
         """Reported sizes are wrong on several drivers; one dispatch tells. 0 where the probe fails."""

@@ -8,10 +8,14 @@ import os
 import queue
 import sys
 import threading
-from typing import Any, BinaryIO
+import time
+from typing import BinaryIO
 
 from autotune.runtime import messages
 from autotune.runtime.native import NativeRuntime
+
+MOST_PACING = 2.0
+"""Seconds without a request after which the GPU is left alone."""
 
 
 def _claim_pipes() -> tuple[BinaryIO, BinaryIO]:
@@ -62,14 +66,22 @@ def _read_into(inbox: "queue.SimpleQueue[messages.Request]", stream: BinaryIO) -
     os._exit(0)  # the parent is gone; the main thread may be stuck in a driver call
 
 
+def _next_request(inbox: "queue.SimpleQueue[messages.Request]", runtime: NativeRuntime) -> messages.Request:
+    """Wait for a request; while a candidate is being looked at, with the GPU kept at its clocks."""
+    idle_until = time.monotonic() + MOST_PACING
+    while inbox.empty() and time.monotonic() < idle_until and runtime.pace():
+        pass
+    return inbox.get()
+
+
 def main() -> None:
     """Serve requests until the parent closes the pipe."""
     requests, replies = _claim_pipes()
     inbox: queue.SimpleQueue[messages.Request] = queue.SimpleQueue()
     threading.Thread(target=_read_into, args=(inbox, requests), daemon=True).start()
-    runtime: Any = _open_runtime(sys.argv[1] if len(sys.argv) > 1 else "wgpu")
+    runtime = _open_runtime(sys.argv[1] if len(sys.argv) > 1 else "wgpu")
     while True:
-        request = inbox.get()
+        request = _next_request(inbox, runtime)
         try:
             reply = _answer(runtime, request)
         except Exception as error:  # any refusal of the API is the candidate's, not ours
