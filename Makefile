@@ -10,15 +10,12 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 
-# A Vulkan implementation on the CPU with browser-like limits: the tests' second device.
-SWIFTSHADER := /usr/lib/chromium/vk_swiftshader_icd.json
-
 # $(call install,PACKAGE,WHAT IT IS): a Debian package, or a line that says what to do.
 # Lists are fetched first, since a fresh machine has none; a broken third-party list is no obstacle.
 apt = $(if $(filter-out 0,$(shell id -u)),sudo) env DEBIAN_FRONTEND=noninteractive \
 	apt-get -qq -o DPkg::Lock::Timeout=300
-install = { command -v apt-get >/dev/null && { $(apt) update; \
-	$(apt) install --yes --no-install-recommends $(1) </dev/null; }; } \
+install = { command -v apt-get >/dev/null && echo "Installing $(1) with apt-get" && { $(apt) update; \
+	$(apt) install --yes --no-install-recommends $(1) </dev/null >/dev/null; }; } \
 	|| { echo "$(2) is missing and could not be installed here;" \
 	"please install it by hand (Debian: apt-get install $(1))." >&2; false; }
 
@@ -58,9 +55,14 @@ $(VENV)/.dev: $(VENV)/.installed
 demo: setup
 	$(BIN)/autotune gemm --size 1024
 
-# Debian only: elsewhere the tests that want the second device skip.
+# The tests run kernels on two Vulkan drivers for the CPU, whatever GPU there is: Mesa's lavapipe,
+# and SwiftShader with its browser-like limits, for which chromium-common (not the browser) is enough.
+# Where one cannot be had, leave it out: AUTOTUNE_TEST_STACKS=naga-lavapipe make test
 test: setup $(VENV)/.dev
-	@test -e $(SWIFTSHADER) || $(call install,chromium-common,SwiftShader) || true
+	@ls /usr/share/vulkan/icd.d/lvp_icd*.json >/dev/null 2>&1 \
+		|| $(call install,mesa-vulkan-drivers,Mesa's lavapipe) || true
+	@test -e /usr/lib/chromium/vk_swiftshader_icd.json \
+		|| $(call install,chromium-common,SwiftShader) || true
 	$(BIN)/python -m pytest
 
 lint: $(VENV)/.dev
