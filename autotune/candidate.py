@@ -39,6 +39,10 @@ class Bench:
                 return measure.measure(self._timer(handle), best, effort)
         except CandidateFailed as error:
             return Rejection(stage=error.stage, reason=error.reason)
+        except AutotuneError:
+            raise
+        except Exception as error:  # of a kind never seen: one candidate must not end the search
+            return Rejection(stage="run", reason=f"{type(error).__name__}: {error}")
 
     def complaint(self, config: Config) -> str | None:
         """What is wrong with a candidate's results, or with running it at all; None when right."""
@@ -65,11 +69,12 @@ class Bench:
         alive = [index for index, handle in enumerate(handles) if handle is not None]
         results: list[Measurement | None] = [None] * len(trials)
         if alive:
-            timers = [self._forgiving(self._timer(handles[index] or 0)) for index in alive]
+            failed: set[int] = set()
+            timers = [self._forgiving(self._timer(handles[index] or 0), index, failed) for index in alive]
             estimates = [trials[index][1] for index in alive]
             measured = measure.interleave(timers, estimates, seed=seed, budget=budget)
             for index, measurement in zip(alive, measured, strict=True):
-                results[index] = measurement
+                results[index] = None if index in failed else measurement
         for index in alive:
             self.runtime.drop(handles[index] or 0)
         return results
@@ -102,13 +107,16 @@ class Bench:
         return time
 
     @staticmethod
-    def _forgiving(timer: Timer) -> Timer:
-        """A finalist that fails now just stops giving readings."""
+    def _forgiving(timer: Timer, index: int, failed: set[int]) -> Timer:
+        """A finalist that fails now gives no more readings and is noted as failed."""
 
         def time(batch: int, samples: int) -> Clocked:
+            if index in failed:
+                return [], "gpu"
             try:
                 return timer(batch, samples)
             except CandidateFailed:
+                failed.add(index)
                 return [], "gpu"
 
         return time

@@ -1,0 +1,607 @@
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections import Counter
+from itertools import count
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from fake_family import device, seconds
+
+from autotune import cache, entry, layout, paths, space, trial_log
+from autotune.errors import AutotuneError, NoAdapter, TuningFailed, WorkerError
+from autotune.kernels.gemm import GEMM, GemmProblem, Naive, Tiled
+from autotune.runtime.base import CandidateFailed
+from autotune.runtime.process import WorkerRuntime
+from autotune.space import Axis
+from autotune.tuner import tune
+
+ROOT = Path(__file__).resolve().parents[1]
+PROBLEM = GemmProblem(m=64, n=64, k=64)
+DEVICE = device()
+DEFAULT = GEMM.default(PROBLEM, DEVICE)
+AXES = {
+    "naive": (Axis("workgroup_x", (8, 16, 32, 64)), Axis("workgroup_y", (1, 4, 8, 16))),
+    "tiled": (Axis("tile", (8, 16, 32)),),
+    "blocked": tuple(Axis(name, (value,)) for name, value in DEFAULT.parameters().items()),
+}
+"""Few enough to try all, and told apart by variant and workgroup size."""
+ALL = 16 + 3 + 1
+
+
+def naive(x, y):
+    return Naive(workgroup_x=x, workgroup_y=y)
+
+
+def tiled(tile):
+    return Tiled(tile=tile)
+
+
+FASTEST, SECOND, THIRD = tiled(16), tiled(8), tiled(32)
+TIMES = {FASTEST: 1.0e-3, SECOND: 1.2e-3, THIRD: 1.4e-3, DEFAULT: 2.0e-3}
+"""Every naive kernel is slower than these."""
+
+
+class FakeRuntime:
+    """Multiplies with NumPy, takes the time that it is told to, and fails where it is told to.
+
+    `times` overrides the usual ones by config. `play` is called with the verb, the config and the
+    sizes before each compile, run and time, and may raise; what it returns for a run is added to C.
+    """
+
+    def __init__(self, times=None, play=lambda *_: None, profile=DEVICE):
+        self.profile, self.play = profile, play
+        self.times = {**TIMES, **(times or {})}
+        self.phase = "prepare"
+        self.tried = []
+        """Configs that the search compiled, in order."""
+        self.finals = []
+        """Configs compiled for the final round."""
+        self._plans = {}
+        self._contents = {}
+        self._handles = count(1)
+
+    def watch(self, progress):
+        self.phase = progress.phase
+
+    def load(self, contents):
+        self._contents = dict(contents)
+        self._plans.clear()
+
+    def compile(self, plan):
+        config = self._config(plan)
+        {"search": self.tried, "final": self.finals}.get(self.phase, []).append(config)
+        self.play("compile", config, plan.sizes)
+        handle = next(self._handles)
+        self._plans[handle] = plan
+        return handle
+
+    def run(self, handle):
+        plan = self._plans[handle]
+        error = self.play("run", self._config(plan), plan.sizes) or 0
+        m, n, k = (plan.sizes[name] for name in "mnk")
+        a = np.frombuffer(self._contents["a"], np.float32)[: m * k].reshape(m, k)
+        b = np.frombuffer(self._contents["b"], np.float32)[: k * n].reshape(k, n)
+        product = (a @ b + np.float32(error)).tobytes()
+        return {"c": product + self._contents["c"][len(product) :]}
+
+    def time(self, handle, batch, samples):
+        plan = self._plans[handle]
+        config = self._config(plan)
+        taken = self.play("time", config, plan.sizes) or self.times.get(config)
+        if taken is None:
+            taken = 3e-3 + 1e-5 * config.workgroup_x + 1e-6 * config.workgroup_y
+        assert batch >= 1
+        return [taken] * samples, "gpu"
+
+    def drop(self, handle):
+        self._plans.pop(handle, None)
+
+    def close(self):
+        raise AssertionError("a runtime that was passed in is its owner's to close")
+
+    @staticmethod
+    def _config(plan):
+        x, y, _ = plan.passes[0].workgroup_size
+        return {"naive": lambda: naive(x, y), "tiled": lambda: tiled(x), "blocked": lambda: DEFAULT}[
+            plan.variant
+        ]()
+
+
+@pytest.fixture(autouse=True)
+def small_space(monkeypatch, tmp_path):
+    monkeypatch.setattr(space, "load_axes", lambda _family: AXES)
+    monkeypatch.setattr(paths, "shipped_cache_dir", lambda: tmp_path / "shipped")
+
+
+@pytest.fixture
+def root(tmp_path):
+    return tmp_path / "cache"
+
+
+def run(root, runtime, *, trials=1000, **options):
+    options = {"time_limit": 600.0, **options}
+    return tune(PROBLEM, trials=trials, cache_dir=root, runtime=runtime, observe=runtime.watch, **options)
+
+
+def stored(root, profile=DEVICE):
+    return cache.exact(root, GEMM, PROBLEM, profile, [])
+
+
+def log_path(root, profile=DEVICE):
+    return layout.entry_path(root / layout.STUDIES, GEMM, PROBLEM, profile).with_suffix(".jsonl")
+
+
+def failing(config, error, verb="run"):
+    """Raises the error whenever this config comes to this verb."""
+
+    def play(what, which, _sizes):
+        if (what, which) == (verb, config):
+            raise error
+
+    return play
+
+
+def interrupting(number):
+    """Ctrl-C while the candidate with this number runs."""
+    runs = []
+
+    def play(what, config, _sizes):
+        if what == "run":
+            runs.append(config)
+            if len(runs) == number:
+                raise KeyboardInterrupt
+
+    return play
+
+
+# -- how many ----------------------------------------------------------------------------------------
+
+
+def test_trials_counts_unique_measured_candidates(root):
+    runtime = FakeRuntime()
+    result = run(root, runtime, trials=7)
+    assert (result.measured, result.ended) == (7, "trials")
+    assert len(runtime.tried) == len(set(runtime.tried)) == 7
+    assert stored(root).trials == 7
+
+
+def test_failed_candidates_do_not_count_as_measured(root):
+    def play(what, config, _sizes):
+        if what == "compile" and config.variant == "tiled":
+            raise CandidateFailed("compile", "no tiles today")
+
+    runtime = FakeRuntime(play=play)
+    result = run(root, runtime, trials=12)
+    assert result.measured == 12
+    assert len(set(runtime.tried)) == len(runtime.tried) == 12 + sum(result.failed.values())
+
+
+def test_a_space_smaller_than_the_trials_is_run_once_and_the_search_says_so(root):
+    runtime = FakeRuntime()
+    result = run(root, runtime, trials=ALL + 1)
+    assert (result.measured, result.ended) == (ALL, "exhausted")
+    assert set(Counter(runtime.tried).values()) == {1}
+    assert result.config == FASTEST
+
+
+def test_the_time_limit_ends_the_search_with_what_it_has(root, monkeypatch):
+    clock = SimpleNamespace(now=0.0)
+    monkeypatch.setattr("autotune.tuner.time", SimpleNamespace(monotonic=lambda: clock.now))
+
+    def play(what, *_):
+        clock.now += 1.0 if what == "compile" else 0.0
+
+    result = run(root, FakeRuntime(play=play), time_limit=5.0)
+    assert (result.measured, result.ended, result.verified) == (5, "time", True)
+    assert stored(root).complete
+
+
+def test_progress_is_told_from_start_to_end(root):
+    seen = []
+    tune(PROBLEM, trials=5, time_limit=600.0, cache_dir=root, runtime=FakeRuntime(), observe=seen.append)
+    assert list(dict.fromkeys(one.phase for one in seen)) == ["prepare", "search", "final", "verify"]
+    shares = [one.share for one in seen]
+    assert shares == sorted(shares)
+    assert (shares[0], shares[-1]) == (0.0, 1.0)
+    assert [one.measured for one in seen if one.phase == "search"] == [0, 1, 2, 3, 4, 5]
+
+
+# -- candidates that fail ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("verb", ["compile", "run", "time"])
+@pytest.mark.parametrize(
+    "error",
+    [
+        CandidateFailed("crash", "the worker died (SIGSEGV)"),
+        CandidateFailed("hang", "no answer within 20 s"),
+        ZeroDivisionError("of a kind never seen"),
+        OSError(28, "odd"),
+    ],
+    ids=["crash", "hang", "unknown", "system"],
+)
+def test_one_failing_candidate_is_recorded_and_the_search_goes_on(root, error, verb):
+    result = run(root, FakeRuntime(play=failing(FASTEST, error, verb)))
+    assert (result.measured, result.ended) == (ALL - 1, "exhausted")
+    assert sum(result.failed.values()) == 1
+    assert result.config == SECOND
+    assert stored(root).config == SECOND
+
+
+def test_when_every_candidate_fails_the_reasons_are_counted_and_nothing_is_stored(root):
+    def play(what, config, _sizes):
+        if what == "run":
+            raise CandidateFailed("run", "lost: detail" if config.variant == "naive" else "out of memory")
+
+    with pytest.raises(TuningFailed, match=r"16× run: lost.*4× run: out of memory"):
+        run(root, FakeRuntime(play=play))
+    assert stored(root) is None
+    assert list(layout.entry_files(root, "gemm")) == []
+
+
+def test_a_wrong_candidate_is_neither_chosen_nor_cached(root):
+    def play(what, config, _sizes):
+        return 1.0 if what == "run" and config == FASTEST else None
+
+    runtime = FakeRuntime(play=play)
+    result = run(root, runtime)
+    assert FASTEST in runtime.tried
+    assert FASTEST not in runtime.finals
+    assert (result.config, stored(root).config) == (SECOND, SECOND)
+    assert [name.partition(":")[0] for name in result.failed] == ["verify"]
+
+
+def test_a_candidate_that_writes_nothing_is_wrong(root):
+    class Lazy(FakeRuntime):
+        def run(self, handle):
+            right = super().run(handle)
+            return {"c": self._contents["c"]} if self._config(self._plans[handle]) == FASTEST else right
+
+    result = run(root, Lazy())
+    assert result.config == SECOND
+    assert [name.partition(":")[0] for name in result.failed] == ["verify"]
+
+
+def test_a_candidate_right_at_the_size_but_wrong_at_a_ragged_neighbour_gives_way_to_the_next(root):
+    def play(what, config, sizes):
+        return 1.0 if what == "run" and config == FASTEST and sizes["m"] != PROBLEM.m else None
+
+    result = run(root, FakeRuntime(play=play))
+    assert (result.config, result.verified) == (SECOND, True)
+    assert stored(root).config == SECOND
+    assert any("wrong at another size" in note for note in result.notes)
+
+
+def test_when_every_finalist_is_wrong_at_other_sizes_nothing_is_stored(root):
+    def play(what, _config, sizes):
+        return 1.0 if what == "run" and sizes["m"] != PROBLEM.m else None
+
+    with pytest.raises(TuningFailed, match="other sizes"):
+        run(root, FakeRuntime(play=play))
+    assert stored(root) is None
+
+
+def test_a_device_lost_for_good_leaves_the_best_so_far(root):
+    def play(what, config, _sizes):
+        if what == "compile" and config.variant == "naive":
+            raise WorkerError("the adapter cannot be opened")
+
+    result = run(root, FakeRuntime(play=play))
+    assert (result.ended, result.verified) == ("device lost", False)
+    assert any("cannot be opened" in note for note in result.notes)
+    assert (stored(root).config, stored(root).complete) == (result.config, False)
+
+
+# -- the final round ---------------------------------------------------------------------------------
+
+
+def test_the_default_is_in_the_final_round_however_slow(root):
+    runtime = FakeRuntime({DEFAULT: 9e-3})
+    result = run(root, runtime)
+    assert DEFAULT in runtime.finals
+    assert result.default_measurement.seconds == pytest.approx(9e-3)
+    assert stored(root).default_measurement == result.default_measurement
+
+
+def test_the_result_is_never_slower_than_the_default(root):
+    runtime = FakeRuntime()
+
+    def play(what, config, _sizes):  # the default was measured in a bad moment
+        if what == "time" and config == DEFAULT:
+            return 0.9e-3 if runtime.phase == "final" else 5e-3
+        return None
+
+    runtime.play = play
+    result = run(root, runtime)
+    assert result.config == DEFAULT
+    assert result.measurement.seconds <= result.default_measurement.seconds
+
+
+def test_the_final_round_decides_not_the_first_impression(root):
+    runtime = FakeRuntime()
+
+    def play(what, config, _sizes):
+        return 1.5e-3 if what == "time" and config == FASTEST and runtime.phase == "final" else None
+
+    runtime.play = play
+    assert run(root, runtime).config == SECOND
+
+
+@pytest.mark.parametrize("stage", ["crash", "hang"])
+def test_a_finalist_that_fails_in_the_final_round_is_not_published(root, stage):
+    runtime = FakeRuntime()
+    turns = []
+
+    def play(what, config, _sizes):
+        if what == "time" and config == FASTEST and runtime.phase == "final":
+            turns.append(config)
+            if len(turns) > 5:  # five good readings, then none
+                raise CandidateFailed(stage, "the worker died")
+
+    runtime.play = play
+    result = run(root, runtime)
+    assert len(turns) == 6
+    assert result.config == SECOND
+
+
+def test_the_naive_kernel_is_measured_for_comparison(root):
+    result = run(root, FakeRuntime())
+    assert result.baseline_measurement.seconds == pytest.approx(3e-3 + 16e-5 + 16e-6)
+    assert stored(root).baseline_measurement == result.baseline_measurement
+
+
+def test_a_naive_kernel_that_fails_costs_a_note_and_nothing_else(root):
+    error = CandidateFailed("hang", "no answer")
+    result = run(root, FakeRuntime(play=failing(naive(16, 16), error)))
+    assert (result.config, result.baseline_measurement) == (FASTEST, None)
+    assert any("naive kernel could not be measured" in note for note in result.notes)
+
+
+# -- what is stored ----------------------------------------------------------------------------------
+
+
+def test_the_winner_is_stored_with_its_proof(root):
+    result = run(root, FakeRuntime())
+    found = stored(root)
+    assert result.path.is_file()
+    assert (found.config, found.measurement) == (result.config, result.measurement)
+    assert (found.complete, found.verified, found.device) == (True, True, DEVICE)
+
+
+def test_a_winner_within_noise_does_not_replace_the_old_entry(root):
+    first = run(root, FakeRuntime())
+    again = run(root, FakeRuntime({SECOND: 0.99e-3}))
+    assert (again.config, again.path) == (SECOND, None)
+    assert any("keeps its earlier winner" in note for note in again.notes)
+    assert stored(root).config == first.config == FASTEST
+
+
+def test_a_winner_beyond_noise_replaces_the_old_entry(root):
+    run(root, FakeRuntime())
+    again = run(root, FakeRuntime({SECOND: 0.8e-3}))
+    assert again.path is not None
+    assert stored(root).config == SECOND
+
+
+def test_a_cache_that_cannot_be_written_costs_a_note_that_names_the_option(tmp_path):
+    blocked = tmp_path / "file"
+    blocked.write_text("not a directory")
+    result = run(blocked, FakeRuntime())
+    assert (result.config, result.path, result.verified) == (FASTEST, None, True)
+    assert any("--cache-dir" in note for note in result.notes)
+
+
+def test_winners_of_neighbours_in_the_cache_are_tried_first(root):
+    odd = naive(64, 1)
+    other_gpu = device(device_id=0x2204, name="NVIDIA GeForce RTX 3090")
+    for problem, profile, config in (
+        (GemmProblem(m=128, n=128, k=128), DEVICE, odd),
+        (PROBLEM, other_gpu, THIRD),
+        (GemmProblem(m=64, n=64, k=64, dtype="f16"), DEVICE, naive(8, 1)),  # another type tells nothing
+    ):
+        one = entry.new_entry(
+            GEMM, problem, profile, config, seconds(1e-3), trials=9, complete=True, verified=True
+        )
+        cache.store(root, GEMM, one)
+    runtime = FakeRuntime()
+    run(root, runtime, trials=3)
+    assert runtime.tried == [DEFAULT, odd, THIRD]
+
+
+# -- interrupted and resumed -------------------------------------------------------------------------
+
+
+def test_ctrl_c_stores_the_best_so_far_as_unfinished(root):
+    runtime = FakeRuntime(play=interrupting(6))
+    result = run(root, runtime)
+    assert (result.ended, result.verified, result.measured) == ("interrupted", False, 5)
+    found = stored(root)
+    assert (found.config, found.complete, found.verified, found.trials) == (result.config, False, False, 5)
+    measured = runtime.tried[:5]
+    assert result.config == min(measured, key=lambda config: TIMES.get(config, 1.0))
+
+
+def test_a_search_resumes_after_ctrl_c_without_measuring_anything_twice(root):
+    first = FakeRuntime(play=interrupting(6))
+    run(root, first)
+    second = FakeRuntime()
+    result = run(root, second)
+    assert not set(first.tried[:5]) & set(second.tried)
+    assert len(second.tried) == len(set(second.tried)) == ALL - 5  # the interrupted one included
+    assert (result.measured, result.ended, result.verified) == (ALL, "exhausted", True)
+    assert any("resumed" in note for note in result.notes)
+    assert stored(root).complete
+    assert not log_path(root).exists()
+
+
+def test_trials_of_an_interrupted_search_count_when_it_resumes(root):
+    run(root, FakeRuntime(play=interrupting(6)), trials=8)
+    second = FakeRuntime()
+    assert run(root, second, trials=8).measured == 8
+    assert len(second.tried) == 3
+
+
+@pytest.mark.parametrize("phase", ["final", "verify"])
+def test_ctrl_c_in_the_last_phases_keeps_the_search_for_a_resume(root, phase):
+    first = FakeRuntime()
+
+    def play(what, *_):
+        if what == "run" and first.phase == phase:
+            raise KeyboardInterrupt
+
+    first.play = play
+    result = run(root, first)
+    assert (result.ended, result.config) == ("interrupted", FASTEST)
+    assert not stored(root).complete
+    second = FakeRuntime()
+    result = run(root, second)
+    assert second.tried == []
+    assert (result.config, result.verified, stored(root).complete) == (FASTEST, True, True)
+
+
+def test_ctrl_c_before_anything_was_measured_is_passed_on(root):
+    with pytest.raises(KeyboardInterrupt):
+        run(root, FakeRuntime(play=interrupting(1)))
+    assert stored(root) is None
+
+
+def test_a_candidate_that_crashed_or_hung_is_not_retried_on_resume(root):
+    def play(what, config, sizes):
+        if what == "run" and config == DEFAULT:
+            raise CandidateFailed("hang", "no answer within 20 s")
+        stop(what, config, sizes)
+
+    stop = interrupting(6)
+    run(root, FakeRuntime(play=play))
+    second = FakeRuntime()
+    result = run(root, second)
+    assert DEFAULT not in second.tried
+    assert [name.partition(":")[0] for name in result.failed] == ["hang"]
+
+
+def test_a_search_that_the_space_outgrew_resumes_with_what_is_still_valid(root, monkeypatch):
+    first = FakeRuntime(play=interrupting(12))
+    run(root, first)
+    smaller = {**AXES, "naive": (Axis("workgroup_x", (8, 16)), Axis("workgroup_y", (1, 16)))}
+    monkeypatch.setattr(space, "load_axes", lambda _family: smaller)
+    second = FakeRuntime()
+    result = run(root, second)
+    assert not set(first.tried[:11]) & set(second.tried)
+    assert (result.measured, result.ended) == (4 + 3 + 1, "exhausted")
+
+
+def test_a_second_process_that_tunes_the_same_key_is_told_to_wait(root):
+    with (
+        trial_log.TrialLog.open(root, GEMM, PROBLEM, DEVICE),
+        pytest.raises(AutotuneError, match=r"another process.*--cache-dir"),
+    ):
+        run(root, FakeRuntime())
+
+
+# -- real workers ------------------------------------------------------------------------------------
+
+CHILD = """
+import sys
+sys.path.insert(0, sys.argv[1])
+from test_tuner import AXES, PROBLEM
+from autotune import space, trial_log
+from autotune.tuner import tune
+
+started = trial_log.TrialLog.started
+
+def announce(log, config):
+    print("started", config, flush=True)
+    started(log, config)
+
+trial_log.TrialLog.started = announce
+space.load_axes = lambda family: AXES
+result = tune(PROBLEM, trials=8, cache_dir=sys.argv[2],
+              observe=lambda at: print("measured", at.phase, at.measured, at.best and at.best[0], flush=True))
+print("result", result.measured, result.ended, result.verified, flush=True)
+print("modules", sorted({"wgpu", "wgpudawn"} & set(sys.modules)), flush=True)
+"""
+
+
+@pytest.fixture
+def worker():
+    try:
+        runtime = WorkerRuntime()
+    except NoAdapter as error:
+        pytest.skip(str(error))
+    yield runtime
+    runtime.close()
+
+
+def child(root):
+    return subprocess.Popen(
+        [sys.executable, "-c", CHILD, str(ROOT / "tests"), str(root)],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+
+
+def finished_in(log):
+    """Seconds of the candidates that a log knows the outcome of, by config."""
+    found = {}
+    for line in log.read_text().splitlines()[1:]:
+        event = json.loads(line)
+        if event["event"] == "finished":
+            config = space.config_from(GEMM, event["config"].pop("variant"), event["config"])
+            found[config] = event["measurement"]["seconds"]
+    return found
+
+
+def test_after_kill_9_a_search_resumes_without_measuring_anything_twice(root, worker):
+    profile = worker.profile
+    worker.close()
+    first = child(root)
+    for line in first.stdout:
+        if line.startswith("measured search 4 "):
+            break
+    first.send_signal(signal.SIGKILL)
+    rest, _ = first.communicate(timeout=60)
+    assert "result" not in rest
+    before = finished_in(log_path(root, profile))
+    assert len(before) >= 4
+
+    output, _ = child(root).communicate(timeout=120)
+    lines = output.splitlines()
+    again = [line for line in lines if line.startswith("started")]
+    assert len(again) == 8 - len(before)
+    assert not {f"started {config}" for config in before} & set(again)
+    best = min(before, key=before.get)
+    assert next(line for line in lines if line.startswith("measured search")) == (
+        f"measured search {len(before)} {best}"
+    )
+    assert "result 8 trials True" in lines
+    assert "modules []" in lines  # only the worker opens a GPU
+    assert stored(root, profile).complete
+
+
+def test_after_kill_9_of_the_worker_the_search_goes_on(root, worker):
+    def kill_once(progress):
+        if (progress.phase, progress.measured, worker.restarts) == ("search", 2, 0) and worker.worker_pid:
+            os.kill(worker.worker_pid, signal.SIGKILL)
+
+    result = tune(PROBLEM, trials=5, time_limit=600.0, cache_dir=root, runtime=worker, observe=kill_once)
+    assert worker.restarts == 1
+    assert (result.measured, result.ended, result.verified) == (5, "trials", True)
+    assert list(result.failed.values()) == [1]
+    assert "crash" in next(iter(result.failed))
+
+
+@pytest.mark.parametrize("phase", ["final", "verify"])
+def test_after_kill_9_of_the_worker_in_the_last_phases_there_is_still_a_result(root, worker, phase):
+    def kill_once(progress):
+        if (progress.phase, worker.restarts) == (phase, 0):
+            os.kill(worker.worker_pid, signal.SIGKILL)
+
+    result = tune(PROBLEM, trials=3, time_limit=600.0, cache_dir=root, runtime=worker, observe=kill_once)
+    assert worker.restarts == 1
+    assert (result.measured, result.verified) == (3, True)
