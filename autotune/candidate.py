@@ -32,22 +32,18 @@ class Bench:
     ) -> Measurement | Rejection:
         """Prove a candidate right and time it; `best` is the fastest time so far in seconds."""
         try:
-            with self._compiled(config) as handle:
+            with _its_own_failures(), self._compiled(config) as handle:
                 wrong = self._complaint(handle)
                 if wrong is not None:
                     return Rejection(stage="verify", reason=wrong)
                 return measure.measure(self._timer(handle), best, effort)
         except CandidateFailed as error:
             return Rejection(stage=error.stage, reason=error.reason)
-        except AutotuneError:
-            raise
-        except Exception as error:  # of a kind never seen: one candidate must not end the search
-            return Rejection(stage="run", reason=f"{type(error).__name__}: {error}")
 
     def complaint(self, config: Config) -> str | None:
         """What is wrong with a candidate's results, or with running it at all; None when right."""
         try:
-            with self._compiled(config) as handle:
+            with _its_own_failures(), self._compiled(config) as handle:
                 return self._complaint(handle)
         except CandidateFailed as error:
             return f"{error.stage}: {error.reason}"
@@ -62,8 +58,9 @@ class Bench:
         handles: list[int | None] = []
         for config, _ in trials:
             try:
-                handle = self.runtime.compile(self._plan(config))
-                handles.append(handle if self._complaint(handle) is None else None)
+                with _its_own_failures():
+                    handle = self.runtime.compile(self._plan(config))
+                    handles.append(handle if self._complaint(handle) is None else None)
             except CandidateFailed:
                 handles.append(None)
         alive = [index for index, handle in enumerate(handles) if handle is not None]
@@ -114,9 +111,21 @@ class Bench:
             if index in failed:
                 return [], "gpu"
             try:
-                return timer(batch, samples)
+                with _its_own_failures():
+                    return timer(batch, samples)
             except CandidateFailed:
                 failed.add(index)
                 return [], "gpu"
 
         return time
+
+
+@contextmanager
+def _its_own_failures() -> Iterator[None]:
+    """Errors of a kind never seen become the candidate's: a single one must not end a search."""
+    try:
+        yield
+    except AutotuneError:
+        raise
+    except Exception as error:
+        raise CandidateFailed("run", f"{type(error).__name__}: {error}") from error

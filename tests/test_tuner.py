@@ -277,6 +277,17 @@ def test_a_candidate_right_at_the_size_but_wrong_at_a_ragged_neighbour_gives_way
     assert any("wrong at another size" in note for note in result.notes)
 
 
+@pytest.mark.parametrize(
+    "error", [CandidateFailed("hang", "no answer within 20 s"), ValueError("of a kind never seen")], ids=repr
+)
+def test_a_finalist_that_fails_at_a_ragged_neighbour_gives_way_to_the_next(root, error):
+    def play(what, config, sizes):
+        if what == "run" and config == FASTEST and sizes["m"] != PROBLEM.m:
+            raise error
+
+    assert run(root, FakeRuntime(play=play)).config == SECOND
+
+
 def test_when_every_finalist_is_wrong_at_other_sizes_nothing_is_stored(root):
     def play(what, _config, sizes):
         return 1.0 if what == "run" and sizes["m"] != PROBLEM.m else None
@@ -332,8 +343,10 @@ def test_the_final_round_decides_not_the_first_impression(root):
     assert run(root, runtime).config == SECOND
 
 
-@pytest.mark.parametrize("stage", ["crash", "hang"])
-def test_a_finalist_that_fails_in_the_final_round_is_not_published(root, stage):
+@pytest.mark.parametrize(
+    "error", [CandidateFailed("crash", "the worker died"), ValueError("of a kind never seen")], ids=repr
+)
+def test_a_finalist_that_fails_in_the_final_round_is_not_published(root, error):
     runtime = FakeRuntime()
     turns = []
 
@@ -341,7 +354,7 @@ def test_a_finalist_that_fails_in_the_final_round_is_not_published(root, stage):
         if what == "time" and config == FASTEST and runtime.phase == "final":
             turns.append(config)
             if len(turns) > 5:  # five good readings, then none
-                raise CandidateFailed(stage, "the worker died")
+                raise error
 
     runtime.play = play
     result = run(root, runtime)
