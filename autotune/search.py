@@ -39,8 +39,6 @@ _LEADERS = 8
 """How many of the best points have their neighbours judged."""
 _MEMORY = 160
 """Observations the surrogate learns from: the best and the latest, as its cost grows with their cube."""
-_CONTRAST = 1.4
-"""Power of the relative speed that the surrogate models: more tells fast points apart, less slow ones."""
 
 
 class Search:
@@ -157,7 +155,7 @@ class Search:
         """
         latest = np.arange(max(0, len(seconds) - _MEMORY // 2), len(seconds))
         kept = np.union1d(ranking[: _MEMORY // 2], latest)
-        relative = -((seconds[ranking[0]] / seconds[kept]) ** _CONTRAST)
+        relative = -seconds[ranking[0]] / seconds[kept]
         grown = len(seconds) >= self._next_climb
         if grown:  # the hyperparameters settle, so they are learned again after every tenth more points
             self._next_climb = math.ceil(1.1 * len(seconds))
