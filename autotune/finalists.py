@@ -8,6 +8,7 @@ from autotune import measure
 from autotune.candidate import Bench
 from autotune.errors import TuningFailed
 from autotune.model import Config, Measurement, Rejection
+from autotune.runtime.base import CandidateFailed
 
 FINALISTS = 5
 """How many of the fastest candidates are re-measured against each other, besides the default."""
@@ -52,7 +53,8 @@ def decide(bench: Bench, finals: Sequence[tuple[Config, Measurement]], *, seed: 
             return Decision(config, measurement, default, tuple(dropped))
         dropped.append(f"a faster finalist ({config.variant}) was wrong at another size: {wrong}")
     raise TuningFailed(
-        "every finalist failed in the final round or at other sizes, nothing was stored; " + "; ".join(dropped)
+        "every finalist failed in the final round or at other sizes, nothing was stored; "
+        + "; ".join(dropped)
     )
 
 
@@ -65,8 +67,11 @@ def baseline(bench: Bench, best: float) -> Measurement | Rejection:
 def _wrong_nearby(bench: Bench, config: Config, seed: int) -> str | None:
     """What is wrong with a config at ragged neighbours, with whole numbers, whose sums are exact."""
     for neighbour in bench.family.neighbours(bench.problem, config):
-        nearby = Bench(bench.family, neighbour, bench.runtime, seed=seed, integers=True)
-        wrong = nearby.complaint(config)
+        try:
+            nearby = Bench(bench.family, neighbour, bench.runtime, seed=seed, integers=True)
+            wrong = nearby.complaint(config)
+        except CandidateFailed as error:  # the data does not even fit
+            wrong = f"{error.stage}: {error.reason}"
         if wrong is not None:
             return f"{bench.family.label(neighbour)}: {wrong}"
     return None

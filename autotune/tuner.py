@@ -1,14 +1,16 @@
 """The loop: ask the search, run the candidate, tell the outcome; then the final round, and the cache."""
 
+import re
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Literal
 
 from autotune import cache, entry, finalists, paths, space
 from autotune.candidate import Bench
-from autotune.errors import CacheUnwritable, TuningFailed, WorkerError
+from autotune.errors import AutotuneError, CacheUnwritable, TuningFailed, WorkerError
 from autotune.kernels import family_of
 from autotune.kernels.base import Family
 from autotune.levels import Answer, find
@@ -62,6 +64,9 @@ def tune(
     """
     family = family_of(problem)
     family.check_problem(problem)
+    for what, value in (("trials", trials), ("time limit", time_limit)):
+        if value is not None and not value > 0:
+            raise AutotuneError(f"the {what} must be above 0, not {value}")
     root = paths.user_cache_dir(cache_dir)
     device = WorkerRuntime(adapter, runtime=RUNTIME) if runtime is None else runtime
     try:
@@ -277,18 +282,21 @@ def trials(
             return
         config = space.config_at(bench.family, axes, point)
         if log is not None:
-            log.started(config)
+            with suppress(CacheUnwritable):  # a disk that fills up costs the resume, not the search
+                log.started(config)
         start = time.monotonic()
         outcome = bench.evaluate(config, best())
         trial = Trial(config=config, outcome=outcome, seconds_spent=time.monotonic() - start)
         if log is not None:
-            log.finished(trial)
+            with suppress(CacheUnwritable):
+                log.finished(trial)
         yield trial
 
 
 def _kind(rejection: Rejection) -> str:
-    """Stage and reason without the details, to count by."""
-    return f"{rejection.stage}: {rejection.reason.partition(':')[0].splitlines()[0]}"
+    """Stage and reason with the numbers taken out, to count by."""
+    words = " ".join(re.sub(r"[-+]?\d[\d.e+-]*", "#", rejection.reason).split())
+    return f"{rejection.stage}: {words[:120]}"
 
 
 def _counts(reasons: Counter[str]) -> str:

@@ -130,7 +130,6 @@ def cublas() -> Callable[[GemmProblem], float]:
 
 def onnxruntime() -> Callable[[GemmProblem], float]:
     """ONNX Runtime WebGPU's MatMul. Raises ImportError where it is not installed."""
-    import onnx
     import onnxruntime as ort
     from onnx import TensorProto, helper, numpy_helper
 

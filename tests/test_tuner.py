@@ -13,11 +13,12 @@ import pytest
 from fake_family import device, seconds
 
 from autotune import cache, entry, layout, paths, space, trial_log
-from autotune.errors import AutotuneError, NoAdapter, TuningFailed, WorkerError
+from autotune.errors import AutotuneError, CacheUnwritable, NoAdapter, TuningFailed, WorkerError
 from autotune.kernels.gemm import GEMM, GemmProblem, Naive, Tiled
 from autotune.runtime.base import CandidateFailed
 from autotune.runtime.process import WorkerRuntime
 from autotune.space import Axis
+from autotune.trial_log import TrialLog
 from autotune.tuner import tune
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -618,3 +619,28 @@ def test_after_kill_9_of_the_worker_in_the_last_phases_there_is_still_a_result(r
     result = tune(PROBLEM, trials=3, time_limit=600.0, cache_dir=root, runtime=worker, observe=kill_once)
     assert worker.restarts == 1
     assert (result.measured, result.verified) == (3, True)
+
+
+@pytest.mark.parametrize("bad", [{"trials": 0}, {"trials": -3}, {"time_limit": 0.0}])
+def test_no_trials_or_no_time_is_refused(root, bad):
+    with pytest.raises(AutotuneError, match="must be above 0"):
+        run(root, FakeRuntime(), **bad)
+
+
+def test_a_failure_without_a_reason_is_counted_too(root):
+    result = run(root, FakeRuntime(play=failing(FASTEST, CandidateFailed("run", ""))))
+    assert result.config == SECOND
+    assert sum(result.failed.values()) == 1
+
+
+def test_a_disk_that_fills_up_costs_the_resume_but_not_the_result(root, monkeypatch):
+    calls = []
+
+    def full(_log, trial):
+        calls.append(trial)
+        if len(calls) > 3:
+            raise CacheUnwritable("disk full")
+
+    monkeypatch.setattr(TrialLog, "finished", full)
+    assert run(root, FakeRuntime()).config == FASTEST
+    assert len(calls) > 3
