@@ -84,16 +84,20 @@ def _add_tune(family: Family) -> None:
         **values: Any,
     ) -> None:
         problem = _problem(family, values)
-        from autotune import console, tuner
+        from autotune.lookup import cached
 
-        found = None if force else tuner.cached(problem, adapter=adapter, cache_dir=cache_dir)
+        found = None if force else cached(problem, adapter=adapter, cache_dir=cache_dir)
+        from autotune import console
+
         if found is not None:
             answer, profile = found
             console.answered(problem, profile, answer)
             console.note("answered from the cache, no device was opened; --force tunes again")
             return
+        from autotune.tuner import tune
+
         with console.ProgressLine(problem) as progress:
-            result = tuner.tune(
+            result = tune(
                 problem,
                 trials=trials,
                 time_limit=time_limit,

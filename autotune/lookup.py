@@ -10,13 +10,14 @@ from pathlib import Path
 
 from msgspec import Struct, structs
 
-from autotune import layout, paths, selector
+from autotune import cache, layout, paths, selector
 from autotune.files import Stamp, settled, stamp
 from autotune.kernels import family_of
 from autotune.levels import Answer, Level, find
 from autotune.model import DeviceProfile, Problem
+from autotune.runtime import DEFAULT_RUNTIME
 
-__all__ = ["Answer", "Level", "best_config", "find"]
+__all__ = ["Answer", "Level", "best_config", "cached", "find"]
 
 _MEMO_SIZE = 4096
 
@@ -77,6 +78,22 @@ def best_config(
             _memo.clear()
         _memo[key] = _Held(answer, (*watched, *more), tuple(stamps))
     return answer
+
+
+def cached(
+    problem: Problem, *, adapter: str | None = None, cache_dir: str | Path | None = None
+) -> tuple[Answer, DeviceProfile] | None:
+    """The finished, fresh answer for exactly this problem on the device that `tune` would open.
+
+    Opens nothing: the device is the one that the same selection opened last on this machine. None
+    where that is not known, or where there is no such answer.
+    """
+    root = paths.user_cache_dir(cache_dir)
+    profile = cache.last_device(root, cache.selection(adapter, DEFAULT_RUNTIME))
+    if profile is None:
+        return None
+    answer = find(family_of(problem), problem, profile, user_root=root)
+    return (answer, profile) if answer.fresh else None
 
 
 def _user_root(cache_dir: str | Path | None) -> Path:

@@ -13,34 +13,15 @@ from autotune.candidate import Bench
 from autotune.errors import AutotuneError, CacheUnwritable, TuningFailed, WorkerError
 from autotune.kernels import family_of
 from autotune.kernels.base import Family
-from autotune.levels import Answer, find
-from autotune.model import Config, DeviceProfile, Measurement, Problem, Rejection, Trial
+from autotune.model import Config, Measurement, Problem, Rejection, Trial
 from autotune.results import Budget, Ended, Observer, Progress, TuneResult, default_budget
+from autotune.runtime import DEFAULT_RUNTIME
 from autotune.runtime.base import Runtime
 from autotune.runtime.process import WorkerRuntime
 from autotune.search import Search
 from autotune.seeds import seeds
 from autotune.space import Axes, Space
 from autotune.trial_log import TrialLog
-
-RUNTIME = "wgpu"
-"""The runtime that candidates run on."""
-
-
-def cached(
-    problem: Problem, *, adapter: str | None = None, cache_dir: str | Path | None = None
-) -> tuple[Answer, DeviceProfile] | None:
-    """The finished, fresh answer for exactly this problem on the device that `tune` would open.
-
-    Opens nothing: the device is the one that the same selection opened last on this machine. None
-    where that is not known, or where there is no such answer.
-    """
-    root = paths.user_cache_dir(cache_dir)
-    profile = cache.last_device(root, cache.selection(adapter, RUNTIME))
-    if profile is None:
-        return None
-    answer = find(family_of(problem), problem, profile, user_root=root)
-    return (answer, profile) if answer.fresh else None
 
 
 def tune(
@@ -68,11 +49,11 @@ def tune(
         if value is not None and not value > 0:
             raise AutotuneError(f"the {what} must be above 0, not {value}")
     root = paths.user_cache_dir(cache_dir)
-    device = WorkerRuntime(adapter, runtime=RUNTIME) if runtime is None else runtime
+    device = WorkerRuntime(adapter, runtime=DEFAULT_RUNTIME) if runtime is None else runtime
     try:
         notes: list[str] = []
         try:
-            cache.remember_device(device.profile, root, cache.selection(adapter, RUNTIME))
+            cache.remember_device(device.profile, root, cache.selection(adapter, DEFAULT_RUNTIME))
         except CacheUnwritable as error:
             notes.append(f"nothing can be stored: {error}")
         preset = default_budget(device.profile)

@@ -48,13 +48,10 @@ enable f16;
 const TILE_M = {{ tile_m }}u;
 const TILE_N = {{ tile_n }}u;
 const TILE_K = {{ tile_k }}u;
-const THREAD_M = {{ thread_m }}u;
-const THREAD_N = {{ thread_n }}u;
-const THREADS_M = {{ threads_m }}u;  // TILE_M / THREAD_M
-const THREADS_N = {{ threads_n }}u;  // TILE_N / THREAD_N
-const INVOCATIONS = {{ invocations }}u;  // THREADS_M · THREADS_N
+const THREADS_N = {{ threads_n }}u;  // invocations along N: {{ tile_n }} / {{ thread_n }}
+const INVOCATIONS = {{ invocations }}u;  // {{ threads_m }} × {{ threads_n }}
 const LANES_N = {{ lanes_n }}u;
-const LANES_M = {{ 32 // lanes_n }}u;  // 32 / LANES_N
+const LANES_M = 32u / LANES_N;
 const BUFFERS = {{ buffers }}u;
 //# if group_m > 1
 const GROUP_M = {{ group_m }}u;
@@ -63,13 +60,13 @@ const GROUP_M = {{ group_m }}u;
 // Nested arrays: a constant index is never clamped, and the clamp of a thread's own column is the
 // same expression for every k, so that the compiler keeps one. Flat arrays lose a seventh of the speed.
 //# if transpose_a
-const PITCH_A = {{ tile_m // 4 + pad_a }}u;  // vec4s a row: TILE_M / 4, padded
+const PITCH_A = TILE_M / 4u{{ ' + 1u' if pad_a else '' }};  // vec4s a row
 var<workgroup> tile_a: array<array<array<vec4<Staged>, PITCH_A>, TILE_K>, BUFFERS>;  // [k][row / 4]
 //# else
-const PITCH_A = {{ tile_k // 4 + pad_a }}u;  // vec4s a row: TILE_K / 4, padded
+const PITCH_A = TILE_K / 4u{{ ' + 1u' if pad_a else '' }};  // vec4s a row
 var<workgroup> tile_a: array<array<array<vec4<Staged>, PITCH_A>, TILE_M>, BUFFERS>;  // [row][k / 4]
 //# endif
-var<workgroup> tile_b: array<array<array<vec4<Staged>, {{ tile_n // 4 }}>, TILE_K>, BUFFERS>;  // [k][col / 4]
+var<workgroup> tile_b: array<array<array<vec4<Staged>, TILE_N / 4u>, TILE_K>, BUFFERS>;  // [k][col / 4]
 
 //# set components = ["x", "y", "z", "w"]
 //# set units_a = tile_m * tile_k // (16 if transpose_a else 4)
@@ -77,17 +74,14 @@ var<workgroup> tile_b: array<array<array<vec4<Staged>, {{ tile_n // 4 }}>, TILE_
 //# set steps_a = [units_a // invocations, 1] | max
 //# set steps_b = [units_b // invocations, 1] | max
 //# set rows_a = 4 if transpose_a else 1
-//
-// What an invocation carries from memory to workgroup memory:
-//   of A, {{ steps_a }} {{ "block(s) of 4 rows × 4 k" if transpose_a else "vec4(s) along k" }}; of B, {{ steps_b }} vec4(s) along n.
 {% macro carried() %}
 //# for s in range(steps_a)
 //# for r in range(rows_a)
-    var a_{{ s }}_{{ r }} = vec4<Staged>();
+    var next_a_{{ s }}_{{ r }} = vec4<Staged>();
 //# endfor
 //# endfor
 //# for s in range(steps_b)
-    var b_{{ s }} = vec4<Staged>();
+    var next_b_{{ s }} = vec4<Staged>();
 //# endfor
 {% endmacro %}
 {% macro fetch_with(k0, suffix) %}
@@ -96,7 +90,7 @@ var<workgroup> tile_b: array<array<array<vec4<Staged>, {{ tile_n // 4 }}>, TILE_
 //# endif
 //# for s in range(steps_a)
 //# for r in range(rows_a)
-            a_{{ s }}_{{ r }} = load_a{{ suffix }}(row_start_{{ s }}_{{ r }}, {{ k0 }} + a_k);
+            next_a_{{ s }}_{{ r }} = load_a{{ suffix }}(row_start_{{ s }}_{{ r }}, {{ k0 }} + a_k);
 //# endfor
 //# endfor
 //# if units_a < invocations
@@ -106,7 +100,7 @@ var<workgroup> tile_b: array<array<array<vec4<Staged>, {{ tile_n // 4 }}>, TILE_
         if (invocation < {{ units_b }}u) {
 //# endif
 //# for s in range(steps_b)
-            b_{{ s }} = load_b{{ suffix }}({{ k0 }} + b_k_{{ s }}, tile_col + b_col_{{ s }});
+            next_b_{{ s }} = load_b{{ suffix }}({{ k0 }} + b_k_{{ s }}, tile_col + b_col_{{ s }});
 //# endfor
 //# if units_b < invocations
         }
@@ -128,10 +122,10 @@ var<workgroup> tile_b: array<array<array<vec4<Staged>, {{ tile_n // 4 }}>, TILE_
 //# for s in range(steps_a)
 //# if transpose_a
 //# for c in components
-            tile_a[{{ buffer }}][a_k + {{ loop.index0 }}u][a_row_{{ s }} / 4u] = vec4<Staged>(a_{{ s }}_0.{{ c }}, a_{{ s }}_1.{{ c }}, a_{{ s }}_2.{{ c }}, a_{{ s }}_3.{{ c }});
+            tile_a[{{ buffer }}][a_k + {{ loop.index0 }}u][a_row_{{ s }} / 4u] = vec4<Staged>(next_a_{{ s }}_0.{{ c }}, next_a_{{ s }}_1.{{ c }}, next_a_{{ s }}_2.{{ c }}, next_a_{{ s }}_3.{{ c }});
 //# endfor
 //# else
-            tile_a[{{ buffer }}][a_row_{{ s }}][a_k / 4u] = a_{{ s }}_0;
+            tile_a[{{ buffer }}][a_row_{{ s }}][a_k / 4u] = next_a_{{ s }}_0;
 //# endif
 //# endfor
 //# if units_a < invocations
@@ -141,7 +135,7 @@ var<workgroup> tile_b: array<array<array<vec4<Staged>, {{ tile_n // 4 }}>, TILE_
         if (invocation < {{ units_b }}u) {
 //# endif
 //# for s in range(steps_b)
-            tile_b[{{ buffer }}][b_k_{{ s }}][b_col_{{ s }} / 4u] = b_{{ s }};
+            tile_b[{{ buffer }}][b_k_{{ s }}][b_col_{{ s }} / 4u] = next_b_{{ s }};
 //# endfor
 //# if units_b < invocations
         }
@@ -206,7 +200,7 @@ var<workgroup> tile_b: array<array<array<vec4<Staged>, {{ tile_n // 4 }}>, TILE_
 //# endif
 {% endmacro %}
 
-@compute @workgroup_size({{ invocations }})
+@compute @workgroup_size(INVOCATIONS)
 fn main(
     @builtin(workgroup_id) workgroup: vec3<u32>,
     @builtin(num_workgroups) grid: vec3<u32>,
@@ -248,12 +242,14 @@ fn main(
     let b_col_{{ s }} = (invocation + {{ s * invocations }}u) % (TILE_N / 4u) * 4u;
 //# endfor
 
+    // The register block: rows of vec4s along N.
 //# for r in range(thread_m)
 //# for j in range(quads_n)
     var c_{{ r }}_{{ j }} = vec4<Sum>();
 //# endfor
 //# endfor
 
+    // What it carries: of A, {{ steps_a }} {{ "block(s) of 4 rows × 4 k" if transpose_a else "vec4(s) along k" }}; of B, {{ steps_b }} vec4(s) along n.
 {{ carried() }}
 //# if buffering == "single"
     for (var k0 = 0u; k0 < sizes.k; k0 += TILE_K) {
