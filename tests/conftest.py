@@ -1,12 +1,16 @@
 """The software GPU stacks that kernel tests run on.
 
-Each stack is a WGSL compiler on a software Vulkan driver; all three are needed, because each finds
-faults that the others let pass. `AUTOTUNE_TEST_STACKS="naga-lavapipe"` (comma-separated) restricts
-the list on machines that cannot have them all, and the summary says so.
+Each stack is a WGSL compiler on a software Vulkan driver, or Tint on no driver at all, which only
+validates. All are needed, because each finds faults that the others let pass.
+`AUTOTUNE_TEST_STACKS="naga-lavapipe"` (comma-separated) restricts the list on machines that cannot
+have them all, and the summary says so.
 """
 
+import json
 import os
-from collections.abc import Iterator
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -37,14 +41,20 @@ STACKS = {
         "dawn", "SwiftShader", "apt-get install chromium, and pip install wgpudawn", SWIFTSHADER
     ),
 }
+VALIDATING = "tint-validating"
+ALL = (*STACKS, VALIDATING)
 
 
 def _chosen() -> list[str]:
     names = [name.strip() for name in os.environ.get(CHOICE, "").split(",") if name.strip()]
-    unknown = [name for name in names if name not in STACKS]
+    return names or list(ALL)
+
+
+def pytest_configure() -> None:
+    """Refuse a restriction to stacks that do not exist: it would test nothing."""
+    unknown = [name for name in _chosen() if name not in ALL]
     if unknown:
-        raise pytest.UsageError(f"{CHOICE} names {', '.join(unknown)}; there are {', '.join(STACKS)}")
-    return names or list(STACKS)
+        raise pytest.UsageError(f"{CHOICE} names {', '.join(unknown)}; there are {', '.join(ALL)}")
 
 
 @contextmanager
@@ -69,21 +79,64 @@ class StackRuntime(WorkerRuntime):
             super()._restart()
 
 
-@pytest.fixture(scope="session", params=_chosen())
+@pytest.fixture(scope="session", params=[name for name in STACKS if name in _chosen()])
 def runtime(request: pytest.FixtureRequest) -> Iterator[WorkerRuntime]:
     """A worker on each software stack in turn; a missing stack fails and says what to install."""
     stack = STACKS[request.param]
+    opened, reason = None, ""
     try:
         opened = StackRuntime(stack)
     except AutotuneError as error:
         reason = str(error).partition("\n")[0]
+    if opened is None:
         pytest.fail(f"{request.param} is missing ({stack.install}): {reason}", pytrace=False)
     yield opened
     opened.close()
 
 
+_VALIDATE = """
+import json, sys, wgpudawn
+from wgpudawn.backends.dawn.extras import set_instance_extras
+
+set_instance_extras(enable_toggles=["allow_unsafe_apis"])
+adapter = wgpudawn.gpu.request_adapter_sync()
+device = adapter.request_device_sync(required_features=["shader-f16", "subgroups"])
+complaints = {}
+for name, text in json.load(sys.stdin).items():
+    try:
+        module = device.create_shader_module(code=text)
+        device.create_compute_pipeline(layout="auto", compute={"module": module, "entry_point": "main"})
+    except wgpudawn.GPUError as error:
+        complaints[name] = str(error)
+print(json.dumps(complaints))
+"""
+
+
+@pytest.fixture(scope="session", params=[VALIDATING] if VALIDATING in _chosen() else [])
+def tint() -> Callable[[dict[str, str]], dict[str, str]]:
+    """Takes WGSL texts by name; gives Tint's complaint about each that is wrong or breaks the base limits."""
+
+    def complaints(texts: dict[str, str]) -> dict[str, str]:
+        done = subprocess.run(
+            [sys.executable, "-c", _VALIDATE],
+            input=json.dumps(texts),
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=120,
+            env={**os.environ, "WGPU_BACKEND_TYPE": "Null"},
+        )
+        if done.returncode:
+            last = done.stderr.strip().rpartition("\n")[2]
+            pytest.fail(f"{VALIDATING} is missing (pip install wgpudawn): {last}", pytrace=False)
+        found: dict[str, str] = json.loads(done.stdout.splitlines()[-1])
+        return found
+
+    return complaints
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Say which stacks were left out on purpose."""
-    left_out = [name for name in STACKS if name not in _chosen()]
+    left_out = [name for name in ALL if name not in _chosen()]
     if left_out:
         terminalreporter.write_line(f"{CHOICE} left out {', '.join(left_out)}: kernels are untested there")

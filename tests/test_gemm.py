@@ -1,8 +1,11 @@
 """GEMM kernels against float64, on every software stack, with poisoned outputs and guarded buffers."""
 
+import ast
+import random
 import re
 from functools import cache
 from math import prod
+from operator import add, floordiv, mul, sub
 
 import numpy as np
 import pytest
@@ -329,6 +332,35 @@ def plans(draw):
     return config, problem, GEMM.plan(problem, config, specialize=draw(st.booleans()))
 
 
+def texts_of_every_kind():
+    """WGSL of every variant in every type, general and baked, and of legal configs by chance."""
+    some = random.Random(1).sample(legal_configs(Hashed(limits.base_profile()), 4), 40)
+    configs = CONFIGS | {f"{index}: {config}": config for index, config in enumerate(some)}
+    found = {}
+    for name, config in configs.items():
+        for dtype, accumulate in [("f32", "f32"), ("f16", "f32"), ("f16", "f16")]:
+            wide = isinstance(config, Blocked) and dtype != accumulate
+            for staged in ("storage", "accumulator") if wide else ("storage",):
+                chosen = structs.replace(config, staged=staged) if wide else config
+                for baked in (False, True):
+                    problem = GemmProblem(m=33, n=36, k=20, dtype=dtype, accumulate=accumulate)
+                    plan = GEMM.plan(problem, chosen, specialize=baked)
+                    found[f"{name} {dtype} {accumulate} {staged} {baked}"] = plan.passes[0].wgsl
+    return found
+
+
+def test_every_kind_of_text_is_valid_for_tint_within_the_base_limits(tint):
+    texts = texts_of_every_kind()
+    assert tint(texts) == {}
+
+
+def test_tint_would_say_so_if_a_text_were_wrong_or_too_large_for_the_base_limits(tint):
+    right = GEMM.plan(GemmProblem(m=8, n=8, k=8), Tiled(tile=8), specialize=False).passes[0].wgsl
+    large = GEMM.plan(GemmProblem(m=8, n=8, k=8), Tiled(tile=32), specialize=False).passes[0].wgsl
+    wrong = right.replace("sizes.m", "sizes.q")
+    assert set(tint({"right": right, "wrong": wrong, "large": large})) == {"wrong", "large"}
+
+
 many_examples = settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
 
 
@@ -339,18 +371,32 @@ def test_resources_told_without_rendering_are_those_of_the_plan(case):
     assert GEMM.resources(problem, config) == limits.needs(plan)
 
 
+def constant(expression, names):
+    """The value of a WGSL constant expression in whole numbers: names, + - * / and parentheses."""
+    operations = {ast.Add: add, ast.Sub: sub, ast.Mult: mul, ast.Div: floordiv}
+
+    def value(node):
+        if isinstance(node, ast.BinOp):
+            return operations[type(node.op)](value(node.left), value(node.right))
+        return names[node.id] if isinstance(node, ast.Name) else int(node.value)
+
+    return value(ast.parse(re.sub(r"\b(\d+)u\b", r"\1", expression).strip(), mode="eval").body)
+
+
 def workgroup_memory(wgsl):
     """Bytes of workgroup memory and the workgroup size, as the text itself declares them."""
-    constants = {name: int(value) for name, value in re.findall(r"const (\w+) = (\d+)u;", wgsl)}
+    names = {}
+    for name, expression in re.findall(r"^const ([A-Z_]+) = (.*?);", wgsl, re.MULTILINE):
+        names[name] = constant(expression, names)
     aliases = dict(re.findall(r"alias (\w+) = (\w+);", wgsl))
     total = 0
     for kind in re.findall(r"var<workgroup> \w+: (.*?);", wgsl):
-        lengths = [constants[n] if n in constants else int(n) for n in re.findall(r", (\w+)>", kind)]
+        lengths = [constant(length, names) for length in re.findall(r", ([^,<>]+)>", kind)]
         lanes = 4 if "vec4" in kind else 1
         (element,) = [aliases[name] for name in re.findall(r"\w+", kind) if name in aliases]
         total += prod(lengths) * lanes * DTYPE_BYTES[element]
-    (size,) = re.findall(r"@workgroup_size\(([\d, ]+)\)", wgsl)
-    return total, (*map(int, size.split(",")), 1, 1)[:3]
+    (size,) = re.findall(r"@workgroup_size\((.*?)\)", wgsl)
+    return total, (*(constant(length, names) for length in size.split(",")), 1, 1)[:3]
 
 
 @many_examples
