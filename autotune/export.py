@@ -110,16 +110,19 @@ def manifest(problem: Problem, answer: Answer, plan: Plan, files: list[str]) -> 
 
 def _required_limits(plan: Plan) -> dict[str, int]:
     """Limits that the plan needs beyond those every implementation grants."""
-    required = needs(plan)
-    x, y, z = required.workgroup_size
-    wanted = {
-        "maxComputeInvocationsPerWorkgroup": x * y * z,
-        "maxComputeWorkgroupSizeX": x,
-        "maxComputeWorkgroupSizeY": y,
-        "maxComputeWorkgroupSizeZ": z,
-        "maxComputeWorkgroupStorageSize": required.workgroup_bytes,
-        "maxStorageBuffersPerShaderStage": len(required.binding_bytes),
-        "maxStorageBufferBindingSize": max(required.binding_bytes),
-        "maxBufferSize": max(required.binding_bytes),
-    }
-    return {name: value for name, value in wanted.items() if value > BASE_LIMITS[name]}
+    wanted: dict[str, int] = {}
+    for step in needs(plan):
+        x, y, z = step.workgroup_size
+        for name, value in {
+            "maxComputeInvocationsPerWorkgroup": x * y * z,
+            "maxComputeWorkgroupSizeX": x,
+            "maxComputeWorkgroupSizeY": y,
+            "maxComputeWorkgroupSizeZ": z,
+            "maxComputeWorkgroupStorageSize": step.workgroup_bytes,
+            "maxStorageBuffersPerShaderStage": len(step.binding_bytes),
+            "maxStorageBufferBindingSize": max(step.binding_bytes),
+            "maxBufferSize": max(step.binding_bytes),
+        }.items():
+            if value > BASE_LIMITS[name]:
+                wanted[name] = max(value, wanted.get(name, 0))
+    return wanted

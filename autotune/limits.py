@@ -4,7 +4,7 @@ wgpu-native checks neither workgroup memory nor override-sized workgroups, so no
 Each refusal reads `reason: details`; the part before the colon is what counts are kept under.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from math import prod
 
 from autotune.expression import evaluate
@@ -50,8 +50,12 @@ def split_grid(workgroups: int, limit: int) -> tuple[int, int]:
     return -(-workgroups // max(rows, 1)), max(rows, 1)
 
 
-def refusals(needs: Resources, profile: DeviceProfile) -> Iterator[str]:
-    """Every reason why the device cannot run a kernel with these needs."""
+def refusals(passes: Iterable[Resources], profile: DeviceProfile) -> Iterator[str]:
+    """Every reason why the device cannot run passes with these needs, each once."""
+    yield from dict.fromkeys(reason for needs in passes for reason in _refusals(needs, profile))
+
+
+def _refusals(needs: Resources, profile: DeviceProfile) -> Iterator[str]:
     limit = {**BASE_LIMITS, **profile.limits}
 
     invocations = prod(needs.workgroup_size)
@@ -81,17 +85,20 @@ def refusals(needs: Resources, profile: DeviceProfile) -> Iterator[str]:
             yield f"needs a feature the adapter lacks: {feature}"
 
 
-def needs(plan: Plan) -> Resources:
-    """What a rendered plan needs, the largest pass deciding; the last check before shader creation."""
-    storage = [buffer for buffer in plan.buffers if buffer.role != "uniform"]
-    largest = max(plan.passes, key=lambda step: (step.workgroup_bytes, prod(step.workgroup_size)))
-    return Resources(
-        workgroup_size=largest.workgroup_size,
-        workgroup_bytes=largest.workgroup_bytes,
-        workgroups=max(evaluate(step.workgroups, plan.sizes) for step in plan.passes),
-        binding_bytes=tuple(
-            evaluate({"mul": list(buffer.shape)}, plan.sizes) * DTYPE_BYTES[buffer.element]
-            for buffer in storage
-        ),
-        features=plan.features,
+def needs(plan: Plan) -> tuple[Resources, ...]:
+    """What each pass of a rendered plan needs; for the last check before shader creation."""
+    sizes = {
+        buffer.name: evaluate({"mul": list(buffer.shape)}, plan.sizes) * DTYPE_BYTES[buffer.element]
+        for buffer in plan.buffers
+        if buffer.role != "uniform"
+    }
+    return tuple(
+        Resources(
+            workgroup_size=step.workgroup_size,
+            workgroup_bytes=step.workgroup_bytes,
+            workgroups=evaluate(step.workgroups, plan.sizes),
+            binding_bytes=tuple(sizes[name] for name in step.buffers if name in sizes),
+            features=plan.features,
+        )
+        for step in plan.passes
     )

@@ -49,7 +49,7 @@ def prepare(
     """Inputs, poisoned outputs and the float64 reference of a problem.
 
     `plan` may be the plan of any config: a family's configs share their data buffers. With
-    `integers` the inputs are small whole numbers, whose sums are exact in any order.
+    `integers` the inputs are small whole numbers, whose sums are exact in any order, and must be so.
     """
     inputs = family.inputs(problem, seed, integers=integers)
     expected = family.reference(problem, inputs)
@@ -59,12 +59,13 @@ def prepare(
     for name, values in expected.items():
         poison = _POISON[elements[name]]
         contents[name] = _guarded(np.full(values.size, poison), largest, poison)
-    return Check(
-        contents=contents,
-        elements=elements,
-        expected=expected,
-        tolerance={name: family.tolerance(problem, values) for name, values in expected.items()},
-    )
+    tolerance = {name: family.tolerance(problem, values) for name, values in expected.items()}
+    if integers:
+        limit = family.exact_up_to(problem)
+        tolerance = {
+            name: np.where(np.abs(values) <= limit, 0.0, tolerance[name]) for name, values in expected.items()
+        }
+    return Check(contents=contents, elements=elements, expected=expected, tolerance=tolerance)
 
 
 def _guarded(data: NDArray[np.generic], largest: int, poison: Bits | None = None) -> bytes:

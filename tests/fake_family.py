@@ -45,15 +45,16 @@ class FakeFamily(Family):
         if isinstance(config, Fast) and problem.n % config.tile:
             yield "n not a multiple of the tile"
 
-    def resources(self, problem: FakeProblem, config: Square | Fast) -> Resources:
+    def resources(self, problem: FakeProblem, config: Square | Fast) -> tuple[Resources, ...]:
         half = isinstance(config, Fast) and config.half
-        return Resources(
+        needs = Resources(
             workgroup_size=(config.tile, config.tile, 1),
             workgroup_bytes=0,
             workgroups=1,
             binding_bytes=(4 * problem.m,),
             features=("shader-f16",) if half else (),
         )
+        return (needs,)
 
     def default(self, *_: Any) -> Config:
         return Square(tile=8)
@@ -69,7 +70,7 @@ class FakeFamily(Family):
     def _absent(self, *_: Any, **__: Any) -> NoReturn:
         raise NotImplementedError
 
-    problem_from_options = plan = flops = neighbours = inputs = reference = tolerance = _absent
+    problem_from_options = plan = flops = neighbours = inputs = reference = tolerance = exact_up_to = _absent
 
 
 FAKE = FakeFamily()

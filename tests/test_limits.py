@@ -12,7 +12,7 @@ MODEST = Resources(workgroup_size=(8, 8, 1), workgroup_bytes=1024, workgroups=64
 
 
 def refused(profile=None, **changes):
-    return list(refusals(structs.replace(MODEST, **changes), profile or base_profile()))
+    return list(refusals((structs.replace(MODEST, **changes),), profile or base_profile()))
 
 
 def allowing(**limits):
@@ -93,7 +93,7 @@ def test_limits_a_profile_does_not_report_are_the_base_limits():
     silent = structs.replace(base_profile(), limits={})
     (reason,) = refused(silent, workgroup_size=(32, 32, 1))[:1]
     assert "256" in reason
-    assert GEMM.resources(GemmProblem(m=4, n=4, k=4), Tiled(tile=32)).workgroup_size == (32, 32, 1)
+    assert GEMM.resources(GemmProblem(m=4, n=4, k=4), Tiled(tile=32))[0].workgroup_size == (32, 32, 1)
 
 
 @given(st.integers(1, 65_535).flatmap(lambda limit: st.tuples(st.integers(1, limit * limit), st.just(limit))))

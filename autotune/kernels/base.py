@@ -49,7 +49,7 @@ class Rule(Struct, frozen=True):
 
 
 class Resources(Struct, frozen=True):
-    """What a config needs of a device, known without rendering it."""
+    """What a pass needs of a device, known without rendering it."""
 
     workgroup_size: tuple[int, int, int]
     workgroup_bytes: int
@@ -91,8 +91,8 @@ class Family(ABC):
                 yield rule.reason
 
     @abstractmethod
-    def resources(self, problem: Any, config: Any) -> Resources:
-        """What the config needs, for the check against the device's limits."""
+    def resources(self, problem: Any, config: Any) -> tuple[Resources, ...]:
+        """What each pass of the config needs, for the check against the device's limits."""
 
     @abstractmethod
     def default(self, problem: Any, profile: DeviceProfile | None) -> Config:
@@ -123,6 +123,10 @@ class Family(ABC):
     def inputs(self, problem: Any, seed: int, *, integers: bool) -> "dict[str, Array]":
         """Non-symmetric input data by buffer name. With `integers`, small whole numbers whose
         sums are exact in any order."""
+
+    @abstractmethod
+    def exact_up_to(self, problem: Any) -> float:
+        """With whole-number inputs, results of up to this size are exact in any order of summation."""
 
     @abstractmethod
     def reference(self, problem: Any, inputs: "Mapping[str, Array]") -> "dict[str, Float64]":

@@ -11,12 +11,14 @@ from typing import Any
 
 import msgspec
 
-from autotune.expression import evaluate
+from autotune.expression import ceil_div, evaluate
 from autotune.limits import split_grid
-from autotune.model import Compiler, DeviceProfile, Plan
+from autotune.model import DTYPE_BYTES, Compiler, DeviceProfile, Plan
 from autotune.runtime import adapters
 from autotune.runtime.clock import Pacer, Stopwatch
 from autotune.runtime.messages import Samples
+
+_NAN = struct.pack("<4I", *[0x7FC5_A5A5] * 4)
 
 _LAYOUT_TYPES = {
     "uniform": "uniform",
@@ -184,8 +186,10 @@ class _Compiled:
                     data=values.ljust(-(-len(values) // 16) * 16, b"\0"), usage=usage.UNIFORM
                 )
             elif buffer.role == "scratch":
-                own[buffer.name] = device.create_buffer(
-                    size=4 * evaluate({"mul": list(buffer.shape)}, plan.sizes), usage=usage.STORAGE
+                count = evaluate({"mul": list(buffer.shape)}, plan.sizes) * DTYPE_BYTES[buffer.element]
+                own[buffer.name] = device.create_buffer_with_data(
+                    data=_NAN * ceil_div(count, 16),
+                    usage=usage.STORAGE,  # what no pass wrote must show
                 )
         self.outputs = [buffer.name for buffer in plan.buffers if buffer.role == "output"]
         by_name = {buffer.name: buffer for buffer in plan.buffers}

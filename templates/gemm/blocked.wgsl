@@ -31,6 +31,7 @@ enable f16;
 //   unroll_k             steps of k written out, e.g. 16: the loop over them costs nothing
 //   group_m              tile rows that are walked together, so that B's tiles are reused from cache
 //   staged               workgroup memory holds the storage type or the accumulator's
+//   splits               workgroups that share K, each with partial sums of its own, e.g. 8
 //# set threads_n = tile_n // thread_n
 //# set threads_m = tile_m // thread_m
 //# set invocations = threads_m * threads_n
@@ -53,6 +54,9 @@ const INVOCATIONS = {{ invocations }}u;  // {{ threads_m }} × {{ threads_n }}
 const LANES_N = {{ lanes_n }}u;
 const LANES_M = 32u / LANES_N;
 const BUFFERS = {{ buffers }}u;
+//# if splits > 1
+const SPLITS = {{ splits }}u;
+//# endif
 //# if group_m > 1
 const GROUP_M = {{ group_m }}u;
 //# endif
@@ -209,8 +213,24 @@ fn main(
     // Which tile of C. The whole workgroup leaves together where the grid is larger than the tiles.
     let tiles_m = (sizes.m + TILE_M - 1u) / TILE_M;
     let tiles_n = (sizes.n + TILE_N - 1u) / TILE_N;
+//# if splits > 1
+    let id = linear_workgroup(workgroup, grid);
+    if (id >= tiles_m * tiles_n * SPLITS) { return; }
+    let tile = id % (tiles_m * tiles_n);
+    let split = id / (tiles_m * tiles_n);
+
+    // Which share of K, in whole tiles. A share may be empty; its sums are zero then.
+    let share = ((sizes.k + TILE_K - 1u) / TILE_K + SPLITS - 1u) / SPLITS * TILE_K;
+    let k_begin = split * share;
+    let k_end = min(k_begin + share, sizes.k);
+    let c_start = split * sizes.m * sizes.n;
+//# else
     let tile = linear_workgroup(workgroup, grid);
     if (tile >= tiles_m * tiles_n) { return; }
+    let k_begin = 0u;
+    let k_end = sizes.k;
+    let c_start = 0u;
+//# endif
 //# if group_m > 1
     // GROUP_M tile rows are walked column by column, so that they share B's tiles in the cache.
     let group = tile / (GROUP_M * tiles_n);
@@ -252,7 +272,7 @@ fn main(
     // What it carries: of A, {{ steps_a }} {{ "block(s) of 4 rows × 4 k" if transpose_a else "vec4(s) along k" }}; of B, {{ steps_b }} vec4(s) along n.
 {{ carried() }}
 //# if buffering == "single"
-    for (var k0 = 0u; k0 < sizes.k; k0 += TILE_K) {
+    for (var k0 = k_begin; k0 < k_end; k0 += TILE_K) {
 {{ fetch("k0") }}
 {{ commit("0") }}
         workgroupBarrier();
@@ -260,23 +280,23 @@ fn main(
         workgroupBarrier();
     }
 //# elif buffering == "prefetch"
-{{ fetch("0u") }}
-    for (var k0 = 0u; k0 < sizes.k; k0 += TILE_K) {
+{{ fetch("k_begin") }}
+    for (var k0 = k_begin; k0 < k_end; k0 += TILE_K) {
 {{ commit("0") }}
         workgroupBarrier();
-        if (k0 + TILE_K < sizes.k) {
+        if (k0 + TILE_K < k_end) {
 {{ fetch("(k0 + TILE_K)") }}
         }
 {{ compute("0") }}
         workgroupBarrier();
     }
 //# else
-{{ fetch("0u") }}
+{{ fetch("k_begin") }}
 {{ commit("0") }}
     workgroupBarrier();
     var now = 0u;
-    for (var k0 = 0u; k0 < sizes.k; k0 += TILE_K) {
-        let more = k0 + TILE_K < sizes.k;
+    for (var k0 = k_begin; k0 < k_end; k0 += TILE_K) {
+        let more = k0 + TILE_K < k_end;
         if (more) {
 {{ fetch("(k0 + TILE_K)") }}
         }
@@ -291,7 +311,7 @@ fn main(
 
 //# for r in range(thread_m)
 //# for j in range(quads_n)
-    store_c(tile_row + {{ row(r) | trim }}, tile_col + ({{ quad_n(j) }}) * 4u, c_{{ r }}_{{ j }});
+    store_c(c_start, tile_row + {{ row(r) | trim }}, tile_col + ({{ quad_n(j) }}) * 4u, c_{{ r }}_{{ j }});
 //# endfor
 //# endfor
 }

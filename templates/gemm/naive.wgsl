@@ -33,5 +33,5 @@ fn main(
     for (var k = 0u; k < sizes.k; k += 1u) {
         sum += Sum(a[row * sizes.k + k]) * Sum(b[k * sizes.n + col]);
     }
-    c[row * sizes.n + col] = Stored(sum);
+    c[row * sizes.n + col] = Result(sum);
 }

@@ -55,5 +55,5 @@ fn main(
         }
         workgroupBarrier();
     }
-    if (row < sizes.m && col < sizes.n) { c[row * sizes.n + col] = Stored(sum); }
+    if (row < sizes.m && col < sizes.n) { c[row * sizes.n + col] = Result(sum); }
 }

@@ -22,10 +22,10 @@ fn load_b_tail(k: u32, col: u32) -> vec4<Staged> {
     return load_b(k, col);
 }
 
-// C[row][col..col+3] where it exists.
-fn store_c(row: u32, col: u32, sum: vec4<Sum>) {
+// C[row][col..col+3] where it exists, in a matrix that starts at element `c_start`.
+fn store_c(c_start: u32, row: u32, col: u32, sum: vec4<Sum>) {
     if (row < sizes.m && col < sizes.n) {
-        c[(row * sizes.n + col) / 4u] = vec4<Stored>(sum);
+        c[(c_start + row * sizes.n + col) / 4u] = vec4<Result>(sum);
     }
 }
 //# else
@@ -65,13 +65,13 @@ fn load_b_tail(k: u32, col: u32) -> vec4<Staged> {
     return load_b(k, col);
 }
 
-// C[row][col..col+3] where it exists.
-fn store_c(row: u32, col: u32, sum: vec4<Sum>) {
+// C[row][col..col+3] where it exists, in a matrix that starts at element `c_start`.
+fn store_c(c_start: u32, row: u32, col: u32, sum: vec4<Sum>) {
     if (row >= sizes.m) { return; }
-    let i = row * sizes.n + col;
-    if (col < sizes.n) { c[i] = Stored(sum.x); }
-    if (col + 1u < sizes.n) { c[i + 1u] = Stored(sum.y); }
-    if (col + 2u < sizes.n) { c[i + 2u] = Stored(sum.z); }
-    if (col + 3u < sizes.n) { c[i + 3u] = Stored(sum.w); }
+    let i = c_start + row * sizes.n + col;
+    if (col < sizes.n) { c[i] = Result(sum.x); }
+    if (col + 1u < sizes.n) { c[i + 1u] = Result(sum.y); }
+    if (col + 2u < sizes.n) { c[i + 2u] = Result(sum.z); }
+    if (col + 3u < sizes.n) { c[i + 3u] = Result(sum.w); }
 }
 //# endif

@@ -66,18 +66,57 @@ class Blocked(Config, frozen=True, kw_only=True, tag="blocked"):
         return (tile_a + tile_b) * (2 if self.buffering == "double" else 1)
 
 
-GemmConfig = Naive | Tiled | Blocked
+class SplitK(Blocked, frozen=True, kw_only=True, tag="split_k"):
+    """Register blocks over a share of K each; a second pass adds the shares. For long K and small C."""
+
+    splits: Annotated[int, Meta(ge=2, le=256)]
+
+
+class Gemv(Config, frozen=True, kw_only=True, tag="gemv"):
+    """A few rows of A at a time, with K shared out among invocations and workgroups."""
+
+    rows: Annotated[int, Meta(ge=1, le=16)]
+    lanes_n: Annotated[int, Meta(ge=1, le=256)]
+    threads_k: Annotated[int, Meta(ge=1, le=256)]
+    vector: Literal[1, 4]
+    unroll_k: Annotated[int, Meta(ge=1, le=8)]
+    splits: Annotated[int, Meta(ge=1, le=256)]
+
+
+GemmConfig = Naive | Tiled | Blocked | SplitK | Gemv
 
 
 def tile_of(config: GemmConfig) -> tuple[int, int]:
     """Rows and columns of C that a workgroup computes."""
-    if isinstance(config, Naive):
-        return config.workgroup_y, config.workgroup_x
-    if isinstance(config, Tiled):
-        return config.tile, config.tile
-    return config.tile_m, config.tile_n
+    match config:
+        case Naive():
+            return config.workgroup_y, config.workgroup_x
+        case Tiled():
+            return config.tile, config.tile
+        case Gemv():
+            return config.rows, 4 * config.lanes_n
+        case _:
+            return config.tile_m, config.tile_n
+
+
+def depth_of(config: GemmConfig) -> int:
+    """How many k a workgroup takes in one round."""
+    match config:
+        case Naive():
+            return 1
+        case Tiled():
+            return config.tile
+        case Gemv():
+            return 4 * config.unroll_k * config.threads_k * config.splits
+        case _:
+            return config.tile_k * splits_of(config)
 
 
 def vector_of(config: GemmConfig) -> int:
     """Elements that one memory access moves."""
-    return config.vector if isinstance(config, Blocked) else 1
+    return config.vector if isinstance(config, Blocked | Gemv) else 1
+
+
+def splits_of(config: GemmConfig) -> int:
+    """Shares that K is cut into."""
+    return config.splits if isinstance(config, SplitK | Gemv) else 1

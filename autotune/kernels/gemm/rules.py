@@ -1,10 +1,17 @@
-"""Which register-blocked configs are legal, with reasons. The other variants need no rules."""
+"""Which configs are legal, with reasons. `naive` and `tiled` need no rules: limits alone decide."""
 
+from autotune.expression import ceil_div
 from autotune.kernels.base import Parameters, Rule
 from autotune.kernels.gemm.configs import LANES
 
 MAX_REGISTER_BLOCK = 128
 """Accumulators an invocation may keep; more than this spilled on every GPU tried."""
+MAX_SPLIT_TILES = 512
+"""Tiles of C beyond which any GPU is full without splitting K."""
+SMALLEST_TILE = 32
+"""Edge of a tile that is never too large."""
+MAX_GEMV_M = 64
+"""Rows of A beyond which tiles reuse B better."""
 MAX_UNROLLED = 512
 """vec4 multiply-adds written out; beyond this, compile time grew without any gain."""
 
@@ -18,7 +25,30 @@ def _shared_evenly(units: int, invocations: int) -> bool:
     return units <= invocations or units % invocations == 0
 
 
+VECTOR_RULES = (
+    Rule(
+        ("vector",),
+        "vec4 access needs K and N to be multiples of 4",
+        lambda p, c: c["vector"] == 1 or p.k % 4 == p.n % 4 == 0,
+    ),
+    Rule(
+        ("vector",),
+        "scalar access where vec4 is possible",
+        lambda p, c: c["vector"] == 4 or bool(p.k % 4 or p.n % 4),
+    ),
+)
+
 BLOCKED_RULES = (
+    Rule(
+        ("tile_m",),
+        "tile larger than twice the matrix",
+        lambda p, c: c["tile_m"] <= max(SMALLEST_TILE, 2 * p.m),
+    ),
+    Rule(
+        ("tile_n",),
+        "tile larger than twice the matrix",
+        lambda p, c: c["tile_n"] <= max(SMALLEST_TILE, 2 * p.n),
+    ),
     Rule(
         ("tile_m", "thread_m"),
         "tile not a multiple of the register block",
@@ -77,19 +107,49 @@ BLOCKED_RULES = (
         "a row of a tile is longer than the workgroup",
         lambda _, c: _threads(c) % (c["tile_k"] // 4) == 0,
     ),
-    Rule(
-        ("vector",),
-        "vec4 access needs K and N to be multiples of 4",
-        lambda p, c: c["vector"] == 1 or p.k % 4 == p.n % 4 == 0,
-    ),
-    Rule(
-        ("vector",),
-        "scalar access where vec4 is possible",
-        lambda p, c: c["vector"] == 4 or bool(p.k % 4 or p.n % 4),
-    ),
+    *VECTOR_RULES,
     Rule(
         ("staged",),
         "staging in the accumulator's type changes nothing here",
         lambda p, c: c["staged"] == "storage" or p.dtype != p.accumulate,
+    ),
+)
+
+SPLIT_K_RULES = (
+    *BLOCKED_RULES,
+    Rule(
+        ("tile_m", "tile_n"),
+        "splitting K is no use: the tiles of C fill any GPU",
+        lambda p, c: ceil_div(p.m, c["tile_m"]) * ceil_div(p.n, c["tile_n"]) <= MAX_SPLIT_TILES,
+    ),
+    Rule(
+        ("tile_k", "splits"),
+        "more splits than K has tiles",
+        lambda p, c: c["splits"] * c["tile_k"] <= p.k,
+    ),
+)
+
+GEMV_RULES = (
+    *VECTOR_RULES,
+    Rule(("rows",), "gemv is for few rows of A", lambda p, c: p.m <= MAX_GEMV_M and c["rows"] < 2 * p.m),
+    Rule(
+        ("lanes_n", "threads_k"),
+        f"workgroup not a multiple of {LANES} invocations",
+        lambda _, c: c["lanes_n"] * c["threads_k"] % LANES == 0,
+    ),
+    Rule(
+        ("threads_k",),
+        "invocations along K are not a power of two",
+        lambda _, c: c["threads_k"] & (c["threads_k"] - 1) == 0,
+    ),
+    Rule(
+        ("threads_k", "unroll_k", "splits"),
+        "more splits than K has rounds",
+        lambda p, c: c["splits"] == 1 or c["splits"] * c["threads_k"] * 4 * c["unroll_k"] <= p.k,
+    ),
+    Rule(
+        ("rows", "unroll_k"),
+        "too much unrolled code",
+        lambda _, c: c["rows"] * c["unroll_k"] <= 32,
     ),
 )
