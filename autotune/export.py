@@ -64,9 +64,13 @@ def manifest(problem: Problem, answer: Answer, plan: Plan, files: list[str]) -> 
         "problem": msgspec.to_builtins(problem),
         "config": msgspec.to_builtins(answer.config),
         "sizes": plan.sizes,
+        "scalars": plan.scalars,
         "sizesBakedIn": baked,
         "sizeMultiples": plan.multiples,
-        "uniform": [{"name": name, "type": "u32", "offset": 4 * i} for i, name in enumerate(plan.uniform)],
+        "uniform": [
+            {"name": name, "type": "u32" if name in plan.sizes else "f32", "offset": 4 * i}
+            for i, name in enumerate(plan.uniform)
+        ],
         "buffers": [
             {
                 "name": buffer.name,

@@ -22,12 +22,15 @@ if TYPE_CHECKING:  # the look-up path must not import numpy
 
 
 class Option(Struct, frozen=True):
-    """One command-line option of a family's problem. `kind` is `int`, `bool` or a tuple of choices."""
+    """One command-line option of a family's problem.
+
+    `kind` is `int`, `float`, `bool` or a tuple of choices.
+    """
 
     name: str
     help: str
-    kind: type[int] | type[bool] | tuple[str, ...]
-    default: int | bool | str | None = None
+    kind: type[int] | type[bool] | type[float] | tuple[str, ...]
+    default: int | bool | float | str | None = None
 
 
 Parameters = Mapping[str, Any]
