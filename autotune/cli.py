@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from autotune.errors import AutotuneError
+from autotune.errors import AutotuneError, TuningFailed
 from autotune.kernels import KERNELS
 from autotune.kernels.base import Family, Option
 from autotune.model import Problem
@@ -315,6 +315,11 @@ def main() -> None:
 
         console.error("interrupted; nothing was lost, the same command goes on from here")
         code = INTERRUPTED
+    except TuningFailed as error:
+        from autotune import console
+
+        console.failed(error)
+        code = 1
     except AutotuneError as error:
         from autotune import console
 

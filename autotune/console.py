@@ -1,6 +1,7 @@
 """What a person sees: progress, results, tables. The only module that prints."""
 
 import sys
+import textwrap
 import time
 from collections.abc import Sequence
 from types import TracebackType
@@ -12,9 +13,10 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from autotune.errors import TuningFailed
 from autotune.kernels import family_of
 from autotune.levels import Answer
-from autotune.model import Config, DeviceProfile, Measurement, Problem
+from autotune.model import Config, DeviceProfile, Measurement, Problem, Rejection
 from autotune.results import Progress, TuneResult
 
 _out = Console(highlight=False, soft_wrap=True)
@@ -40,6 +42,16 @@ _ENDED = {
 def error(message: str) -> None:
     """One line on standard error."""
     _err.print(Text(f"error: {message}"))
+
+
+def failed(failure: TuningFailed) -> None:
+    """Why a tuning run has no winner, with one whole reason."""
+    error(" ".join(str(failure).split()))
+    trial = failure.example
+    if trial is not None and isinstance(trial.outcome, Rejection):
+        _err.print(Text(f"  for example {describe(trial.config)}"))
+        _err.print(Text(f"  {trial.outcome.stage}:"))
+        _err.print(Text(textwrap.indent(trial.outcome.reason.strip("\n"), "    ")))
 
 
 def say(message: str) -> None:
@@ -163,9 +175,9 @@ def tuned(result: TuneResult) -> None:
     if result.failed:
         rows.append(("failed", _counts(result.failed)))
     if not result.verified:
-        rows.append(
-            ("unproven", "the winner was not checked at other sizes, nor against the other finalists")
-        )
+        early = result.ended in ("interrupted", "device lost")
+        also = ", nor against the other finalists" if early else ""
+        rows.append(("unproven", f"the winner was not checked at other sizes{also}"))
     if result.path is not None:
         rows.append(("stored", str(result.path)))
         rows.append(("next", f"autotune export {family.name} … --out DIR writes the WGSL"))

@@ -49,6 +49,8 @@ class Rule(Struct, frozen=True):
     reason: str
     holds: Callable[[Any, Parameters], bool]
     """Takes the problem and the parameters."""
+    needed: bool = True
+    """False where the rule only spares the search what is of no use: results would be right all the same."""
 
 
 class Resources(Struct, frozen=True):
@@ -92,6 +94,12 @@ class Family(ABC):
         for rule in self.rules.get(config.variant, ()):
             if not rule.holds(problem, parameters):
                 yield rule.reason
+
+    def unfit(self, problem: Any, config: Config) -> str | None:
+        """Why the config's results for the problem need not be right; None where they must be."""
+        parameters = config.parameters()
+        rules = (rule for rule in self.rules.get(config.variant, ()) if rule.needed)
+        return next((rule.reason for rule in rules if not rule.holds(problem, parameters)), None)
 
     @abstractmethod
     def resources(self, problem: Any, config: Any) -> tuple[Resources, ...]:
