@@ -43,6 +43,7 @@ enable f16;
 //# set op_b = {"x": "b", "across": tile_n, "along": along_b, "k_major": true, "tile": "tile_col", "size": "sizes.n", "ld": ldb, "start": "b_start"}
 {% from "lib/gemm_load.wgsl" import load with context %}
 {% from "lib/gemm_stage.wgsl" import places, fetch, commit with context %}
+{{ "" }}
 {% include "lib/sizes.wgsl" %}
 
 {% include "lib/gemm_operands.wgsl" %}
@@ -168,7 +169,9 @@ fn main(
     let id = linear_workgroup(workgroup, grid);
     if (id >= tiles_m * tiles_n{{ " * SPLITS" if splits > 1 else "" }}{{ " * sizes.batch" if batched else "" }}) { return; }
     let tile = id % (tiles_m * tiles_n);
-    let entry = id / (tiles_m * tiles_n){{ " % sizes.batch" if batched and splits > 1 else "" }};  // of the batch
+//# if batched
+    let entry = id / (tiles_m * tiles_n){{ " % sizes.batch" if splits > 1 else "" }};  // of the batch
+//# endif
     let a_start = {{ a_start }};
     let b_start = {{ b_start }};
 //# if splits > 1
@@ -182,7 +185,7 @@ fn main(
 //# else
     let k_begin = 0u;
     let k_end = sizes.k;
-    let c_begin = c_start(0u, entry);
+    let c_begin = c_start(0u, {{ "entry" if batched else "0u" }});
 //# endif
 //# if group_m > 1
     // GROUP_M tile rows are walked column by column, so that they share B's tiles in the cache.

@@ -21,6 +21,7 @@ enable f16;
 {% from "lib/tree_sum.wgsl" import tree_sum %}
 {% from "lib/gemm_load.wgsl" import load with context %}
 
+{{ "" }}
 {% include "lib/sizes.wgsl" %}
 
 {% include "lib/gemm_operands.wgsl" %}
@@ -56,7 +57,9 @@ fn main(
     let col = (id % tiles_n * LANES_N + local.x) * 4u;
     let first_row = id / tiles_n % tiles_m * ROWS;
     let split = id / (tiles_n * tiles_m) % SPLITS;
+//# if batched
     let entry = id / (tiles_n * tiles_m * SPLITS);  // of the batch
+//# endif
     let a_start = {{ a_start }};
     let b_start = {{ b_start }};
 //# for r in range(rows)
@@ -99,7 +102,7 @@ fn main(
     }
 
     // Row by row, the sums of the invocations along K come together.
-    let c_begin = c_start(split, entry);
+    let c_begin = c_start(split, {{ "entry" if batched else "0u" }});
 //# for r in range(rows)
     partial[local.y][local.x] = sum_{{ r }};
     workgroupBarrier();

@@ -9,6 +9,7 @@ enable f16;
 //   threads_splits  invocations that share the splits, e.g. 16
 {% from "lib/tree_sum.wgsl" import tree_sum %}
 
+{{ "" }}
 {% include "lib/sizes.wgsl" %}
 
 alias Stored = {{ dtype }};

@@ -1,5 +1,6 @@
 // The operands, row-major in memory: A is {{ "K×M (transposed)" if transpose_a else "M×K" }}, B is {{ "N×K (transposed)" if transpose_b else "K×N" }}, C is M×N{{ ", one of each for every entry of the batch" if batched else "" }}.
-// `Stored` is the element type of A and B, `Sum` the type that sums are kept in{{ ", `Staged` the type held in workgroup memory" if staged is defined else "" }}.
+// `Stored` is the element type of A and B, `Sum` the type that sums are kept in{{ ", and
+// `Staged` the type held in workgroup memory" if staged is defined else "" }}.
 alias Stored = {{ dtype }};
 alias Sum = {{ accumulate }};
 //# if staged is defined
