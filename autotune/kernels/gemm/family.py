@@ -76,7 +76,7 @@ class Gemm(Family):
     }
     rules = {"blocked": BLOCKED_RULES, "split_k": SPLIT_K_RULES, "gemv": GEMV_RULES}  # noqa: RUF012
     options = (
-        Option("size", "M, N and K of a square problem.", int),
+        Option("size", "Those of M, N and K that are not given.", int),
         Option("m", "Rows of A and C.", int),
         Option("n", "Columns of B and C.", int),
         Option("k", "Columns of A, rows of B.", int),

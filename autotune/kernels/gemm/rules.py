@@ -48,6 +48,7 @@ VECTOR_RULES = (
         ("vector",),
         "scalar access where vec4 is possible",
         lambda p, c: c["vector"] == 4 or not vec4_possible(p),
+        needed=False,
     ),
 )
 
@@ -56,11 +57,13 @@ BLOCKED_RULES = (
         ("tile_m",),
         "tile larger than twice the matrix",
         lambda p, c: c["tile_m"] <= max(SMALLEST_TILE, 2 * p.m),
+        needed=False,
     ),
     Rule(
         ("tile_n",),
         "tile larger than twice the matrix",
         lambda p, c: c["tile_n"] <= max(SMALLEST_TILE, 2 * p.n),
+        needed=False,
     ),
     Rule(
         ("tile_m", "thread_m"),
@@ -81,6 +84,7 @@ BLOCKED_RULES = (
         ("thread_m", "thread_n"),
         "register block too large",
         lambda _, c: c["thread_m"] * c["thread_n"] <= MAX_REGISTER_BLOCK,
+        needed=False,
     ),
     Rule(
         ("tile_m", "tile_n", "thread_m", "thread_n"),
@@ -106,6 +110,7 @@ BLOCKED_RULES = (
         ("unroll_k", "thread_m", "thread_n"),
         "too much unrolled code",
         lambda _, c: c["unroll_k"] * c["thread_m"] * c["thread_n"] <= 4 * MAX_UNROLLED,
+        needed=False,
     ),
     Rule(
         ("tile_m", "tile_n", "tile_k", "thread_m", "thread_n", "k_major_a"),
@@ -122,6 +127,7 @@ BLOCKED_RULES = (
         ("staged",),
         "staging in the accumulator's type changes nothing here",
         lambda p, c: c["staged"] == "storage" or p.dtype != p.accumulate,
+        needed=False,
     ),
 )
 
@@ -131,18 +137,25 @@ SPLIT_K_RULES = (
         ("tile_m", "tile_n"),
         "splitting K is no use: the tiles of C fill any GPU",
         lambda p, c: p.batch * ceil_div(p.m, c["tile_m"]) * ceil_div(p.n, c["tile_n"]) <= MAX_SPLIT_TILES,
+        needed=False,
     ),
     Rule(
         ("tile_k", "splits"),
         "more splits than K has tiles",
         lambda p, c: c["splits"] * c["tile_k"] <= p.k,
+        needed=False,
     ),
 )
 
 GEMV_RULES = (
     Rule(("rows",), "gemv reads A and B as they are", lambda p, _: not p.transpose_a and not p.transpose_b),
     *VECTOR_RULES,
-    Rule(("rows",), "gemv is for few rows of A", lambda p, c: p.m <= MAX_GEMV_M and c["rows"] < 2 * p.m),
+    Rule(
+        ("rows",),
+        "gemv is for few rows of A",
+        lambda p, c: p.m <= MAX_GEMV_M and c["rows"] < 2 * p.m,
+        needed=False,
+    ),
     Rule(
         ("lanes_n", "threads_k"),
         f"workgroup not a multiple of {LANES} invocations",
@@ -157,10 +170,12 @@ GEMV_RULES = (
         ("threads_k", "unroll_k", "splits"),
         "more splits than K has rounds",
         lambda p, c: c["splits"] == 1 or c["splits"] * c["threads_k"] * 4 * c["unroll_k"] <= p.k,
+        needed=False,
     ),
     Rule(
         ("rows", "unroll_k"),
         "too much unrolled code",
         lambda _, c: c["rows"] * c["unroll_k"] <= 32,
+        needed=False,
     ),
 )
