@@ -2,6 +2,7 @@
 
 import random
 import re
+from functools import cache
 
 import numpy as np
 import pytest
@@ -197,6 +198,7 @@ def test_a_kernel_that_is_wrong_by_little_is_caught(runtime, right, wrong, integ
 # Configs by chance.
 
 
+@cache
 def legal_configs(vector):
     """Configs of the shipped space that base limits allow and that compile quickly."""
     problem = GemmI8Problem(m=64, n=64, k=256 if vector == 4 else 252)
@@ -206,14 +208,11 @@ def legal_configs(vector):
     return [c for c in configs if c.unroll_k * c.thread_m * c.thread_n <= 1024]
 
 
-LEGAL = {vector: legal_configs(vector) for vector in (1, 4)}
-
-
 @st.composite
 def cases(draw):
     """A legal config and a small ragged problem it can run."""
     vector = draw(st.sampled_from([1, 4]))
-    config = draw(st.sampled_from(LEGAL[vector]))
+    config = draw(st.sampled_from(legal_configs(vector)))
     rows, cols = tile_of(config)
     step = 4 * vector
     m, n = draw(st.integers(1, 2 * rows + 3)), draw(st.integers(1, 2 * cols + 3))
@@ -245,7 +244,7 @@ chosen = st.one_of(
 
 
 def test_every_kind_of_text_is_valid_for_tint_within_the_base_limits(tint):
-    some = random.Random(1).sample(LEGAL[1], 15) + random.Random(2).sample(LEGAL[4], 15)
+    some = random.Random(1).sample(legal_configs(1), 15) + random.Random(2).sample(legal_configs(4), 15)
     configs = CONFIGS | {f"{index}: {config}": config for index, config in enumerate(some)}
     problem = GemmI8Problem(m=33, n=36, k=48)
     texts = {
