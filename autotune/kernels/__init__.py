@@ -2,9 +2,10 @@
 
 from autotune.kernels.base import Family
 from autotune.kernels.gemm import GEMM
+from autotune.kernels.gemm_i8 import GEMM_I8
 from autotune.model import Problem
 
-KERNELS: dict[str, Family] = {family.name: family for family in (GEMM,)}
+KERNELS: dict[str, Family] = {family.name: family for family in (GEMM, GEMM_I8)}
 
 
 def family_of(problem: Problem) -> Family:
