@@ -85,7 +85,7 @@ def test_a_plan_says_what_its_text_and_the_resources_say(family, kind):
             assert limits.needs(plan) == family.resources(problem, config)
             assert bool(plan.uniform) != specialize
             assert [b.role for b in plan.buffers].count("uniform") == len(plan.uniform[:1])
-            assert set(plan.uniform) <= set(plan.sizes)
+            assert set(plan.uniform) <= set(plan.sizes) | set(plan.scalars)
             assert all(plan.sizes[name] % multiple == 0 for name, multiple in plan.multiples.items())
             names = [buffer.name for buffer in plan.buffers]
             assert len(set(names)) == len({buffer.binding for buffer in plan.buffers}) == len(names)

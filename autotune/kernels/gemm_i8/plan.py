@@ -41,8 +41,8 @@ def plan(problem: GemmI8Problem, config: GemmI8Config, *, specialize: bool) -> P
     workgroup_size, workgroup_bytes = _workgroup(config)
     context: dict[str, object] = {
         "baked": specialize,
-        "size_names": tuple(sizes),
         "size_values": sizes,
+        "scalar_values": {},
         "vector": vector_of(config),
     }
     step = Pass(
