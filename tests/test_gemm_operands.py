@@ -119,7 +119,7 @@ def test_activations_stay_finite_for_large_sums(runtime):
 
 
 def test_f16_in_and_f32_out_keeps_large_results(runtime):
-    problem = GemmProblem(m=33, n=36, k=36, dtype="f16", out="f32", bias=True)
+    problem = GemmProblem(m=33, n=36, k=36, dtype="f16", out_dtype="f32", bias=True)
     if "shader-f16" in runtime.profile.features:
         assert_right(runtime, problem)
     else:

@@ -33,7 +33,7 @@ _SIZES = ("m", "n", "k", "batch")
 _OF_ONE_KIND = ("dtype", "accumulate", "transpose_a", "transpose_b")
 """Problems that differ in these have nothing to say about each other."""
 _MINOR = (
-    "out",
+    "out_dtype",
     "lda",
     "ldb",
     "ldc",
@@ -82,7 +82,7 @@ class Gemm(Family):
         Option("k", "Columns of A, rows of B.", int),
         Option("dtype", "Element type in memory.", ("f32", "f16"), "f32"),
         Option("accumulate", "Type that sums are kept in.", ("f32", "f16"), "f32"),
-        Option("out", "Element type of C, where it differs.", ("f32", "f16")),
+        Option("out_dtype", "Element type of C, where it differs.", ("f32", "f16")),
         Option("batch", "Matrices in a batch.", int, 1),
         Option("transpose_a", "A is stored K×M.", bool, False),
         Option("transpose_b", "B is stored N×K.", bool, False),

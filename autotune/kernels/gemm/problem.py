@@ -20,7 +20,7 @@ class GemmProblem(Problem, frozen=True, kw_only=True):
     batch follow each other too; with `broadcast_a` or `broadcast_b` one matrix serves the whole batch.
 
     `bias` has N elements, `residual` has the layout of C; `gelu` is the tanh form. With beta = 0, C is
-    never read. `dtype` is the element type in memory, `accumulate` that of sums, `out` that of C where
+    never read. `dtype` is the element type in memory, `accumulate` that of sums, `out_dtype` that of C where
     it differs. An f16 output overflows only at the store, and only past 65,504; f16 sums lose whole
     numbers past 2,048.
     """
@@ -31,7 +31,7 @@ class GemmProblem(Problem, frozen=True, kw_only=True):
     batch: Size = 1
     dtype: Dtype = "f32"
     accumulate: Dtype = "f32"
-    out: Dtype | None = None
+    out_dtype: Dtype | None = None
     transpose_a: bool = False
     transpose_b: bool = False
     lda: int = 0
@@ -51,7 +51,7 @@ class GemmProblem(Problem, frozen=True, kw_only=True):
     @property
     def output(self) -> Dtype:
         """Element type of C."""
-        return self.out or self.dtype
+        return self.out_dtype or self.dtype
 
     def stored(self, operand: str) -> tuple[int, int, int, int]:
         """Matrices, rows, columns and elements a row of `a`, `b` or `c` as they lie in memory."""
@@ -82,8 +82,8 @@ def check_problem(problem: GemmProblem) -> None:
         raise InvalidProblem(
             f"{problem.dtype} elements cannot accumulate in {problem.accumulate}; use f32, or f16 with f16"
         )
-    if problem.out not in (None, *get_args(Dtype)) or problem.activation not in get_args(Activation):
-        raise InvalidProblem(f"unknown output type {problem.out!r} or activation {problem.activation!r}")
+    if problem.out_dtype not in (None, *get_args(Dtype)) or problem.activation not in get_args(Activation):
+        raise InvalidProblem(f"unknown output type {problem.out_dtype!r} or activation {problem.activation!r}")
     for name in ("alpha", "beta"):
         value = getattr(problem, name)
         if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= 1e30:
@@ -110,7 +110,7 @@ def label(problem: GemmProblem) -> str:
     if problem.accumulate != "f32":
         parts.append(f"sum{problem.accumulate}")
     if problem.output != problem.dtype:
-        parts.append(f"out{problem.out}")
+        parts.append(f"out{problem.out_dtype}")
     parts += [
         word
         for word, given in (
