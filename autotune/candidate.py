@@ -26,9 +26,9 @@ class Bench:
         plan = family.plan(problem, family.default(problem, runtime.profile), specialize=False)
         try:
             check = verify.prepare(family, problem, plan, runtime.profile, seed=seed, integers=integers)
-        except KeyError as error:
+        except (KeyError, ValueError) as error:
             _check_names(family, problem, plan, seed)
-            raise AutotuneError(f"{family.name}: its data names {error}, which is no buffer") from error
+            raise AutotuneError(f"{family.name}: its data does not fit its plan: {error}") from error
         if {*check.contents} != _names(plan, "input", "output"):
             _check_names(family, problem, plan, seed)
         self._check = check

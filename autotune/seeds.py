@@ -12,8 +12,8 @@ MAX_SEEDS = 8
 
 
 def seeds(family: Family, problem: Problem, profile: DeviceProfile, axes: Axes, root: Path) -> list[Point]:
-    """Points of the portable default and of the naive kernel, so that neither can beat the winner, then of
-    winners from the caches: this device's first, then near problems before far ones."""
+    """Points of the portable default and of the naive kernel, so that neither can beat the winner; of winners
+    from the caches, this device's first, then near problems before far ones; of what was best somewhere."""
     known = [found for place in (root, paths.shipped_cache_dir()) for _, found in cache.list_entries(place)]
     ranked = sorted(
         (
@@ -24,6 +24,6 @@ def seeds(family: Family, problem: Problem, profile: DeviceProfile, axes: Axes, 
         ),
     )
     first = (family.default(problem, profile), family.baseline(problem, profile))
-    configs = [*first, *(known[index].config for *_, index in ranked)]
-    points = dict.fromkeys(filter(None, (space.point_of(axes, config) for config in configs)))
-    return list(points)[: MAX_SEEDS + len(first)]
+    winners = [known[index].config for *_, index in ranked]
+    configs = [*first, *dict.fromkeys(winners[:MAX_SEEDS]), *space.load_starts(family)]
+    return list(dict.fromkeys(filter(None, (space.point_of(axes, config) for config in configs))))

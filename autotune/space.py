@@ -68,20 +68,49 @@ class Space:
         return found
 
 
+START = "start"
+"""Key of the configs to start a search with, beside the variants."""
+
+
 def load_axes(family: Family) -> Axes:
     """Read the family's TOML: one table a variant, one array a parameter.
 
     Raises InvalidConfig where there is no variant, or a variant or parameter is unknown, missing, empty or of
     a wrong type.
     """
+    path, tables = _read(family)
+    variants = {variant: table for variant, table in tables.items() if variant != START}
+    if not variants:
+        raise InvalidConfig(f"{path} lists no variant; {family.name} has {', '.join(family.config_types)}")
+    return {variant: _variant_axes(family, variant, table, path) for variant, table in variants.items()}
+
+
+def load_starts(family: Family) -> list[Config]:
+    """Configs that were best somewhere, to start a search with: the TOML's array of tables `start`.
+
+    Raises InvalidConfig where one is not a config of the family.
+    """
+    path, tables = _read(family)
+    starts: list[Config] = []
+    for table in tables.get(START, []):
+        parameters = {name: value for name, value in table.items() if name != "variant"}
+        try:
+            starts.append(config_from(family, str(table.get("variant")), parameters))
+        except InvalidConfig as error:
+            raise InvalidConfig(f"{path}: [[{START}]] number {len(starts) + 1}: {error}") from error
+    return starts
+
+
+def _read(family: Family) -> tuple[str, dict[str, Any]]:
     path = paths.search_spaces_dir() / f"{family.name}.toml"
     try:
         tables = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:  # ValueError: not TOML, or not UTF-8
         raise InvalidConfig(f"cannot read the search space {path}: {error}") from error
-    if not tables:
-        raise InvalidConfig(f"{path} lists no variant; {family.name} has {', '.join(family.config_types)}")
-    return {variant: _variant_axes(family, variant, table, str(path)) for variant, table in tables.items()}
+    starts = tables.get(START, [])
+    if not isinstance(starts, list) or not all(isinstance(table, dict) for table in starts):
+        raise InvalidConfig(f"{path}: {START} must be an array of tables, each a variant and its parameters")
+    return str(path), tables
 
 
 def _variant_axes(family: Family, variant: str, table: Any, where: str) -> tuple[Axis, ...]:

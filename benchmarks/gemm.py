@@ -22,7 +22,7 @@ import click
 import msgspec
 import numpy as np
 
-from autotune import measure, paths, verify
+from autotune import console, measure, paths, verify
 from autotune.kernels import KERNELS
 from autotune.kernels.gemm import GemmProblem
 from autotune.levels import find
@@ -32,7 +32,8 @@ from autotune.runtime.process import WorkerRuntime
 from autotune.tuner import tune
 
 SQUARE = (256, 512, 1024, 2048, 4096)
-SUITE = [(size, size, size) for size in SQUARE] + [
+SUITE: list[tuple[int, ...]] = [(size, size, size) for size in SQUARE] + [
+    (8192, 8192, 8192),
     (1, 4096, 4096),
     (1, 14336, 4096),
     (8, 4096, 4096),
@@ -43,7 +44,9 @@ SUITE = [(size, size, size) for size in SQUARE] + [
     (64, 64, 65536),
     (1000, 1000, 1000),
     (1023, 1025, 1027),
+    (32, 512, 512, 64),
 ]
+"""M, N, K; with four numbers the first is the batch."""
 FAMILY = KERNELS["gemm"]
 
 
@@ -103,9 +106,10 @@ def cublas() -> Callable[[GemmProblem], float]:
 
     def seconds(problem: GemmProblem) -> float:
         kind = torch.float16 if problem.dtype == "f16" else torch.float32
-        a = torch.rand(problem.m, problem.k, device="cuda").to(kind) - 0.5
-        b = torch.rand(problem.k, problem.n, device="cuda").to(kind) - 0.5
-        c = torch.empty(problem.m, problem.n, device="cuda", dtype=kind)
+        batch = () if problem.batch == 1 else (problem.batch,)
+        a = torch.rand(*batch, problem.m, problem.k, device="cuda").to(kind) - 0.5
+        b = torch.rand(*batch, problem.k, problem.n, device="cuda").to(kind) - 0.5
+        c = torch.empty(*batch, problem.m, problem.n, device="cuda", dtype=kind)
         start = time.perf_counter()
         while time.perf_counter() - start < 0.7:  # brings the clocks up
             torch.matmul(a, b, out=c)
@@ -143,11 +147,12 @@ def onnxruntime() -> Callable[[GemmProblem], float]:
         kind = np.float16 if problem.dtype == "f16" else np.float32
         element = TensorProto.FLOAT16 if problem.dtype == "f16" else TensorProto.FLOAT
         generator = np.random.default_rng(0)
+        batch = () if problem.batch == 1 else (problem.batch,)
         weights = {
-            "W0": (generator.standard_normal((problem.k, problem.n)) / problem.k**0.5).astype(kind),
-            "W1": (generator.standard_normal((problem.n, problem.k)) / problem.n**0.5).astype(kind),
+            "W0": (generator.standard_normal((*batch, problem.k, problem.n)) / problem.k**0.5).astype(kind),
+            "W1": (generator.standard_normal((*batch, problem.n, problem.k)) / problem.n**0.5).astype(kind),
         }
-        x = generator.standard_normal((problem.m, problem.k)).astype(kind)
+        x = generator.standard_normal((*batch, problem.m, problem.k)).astype(kind)
         nodes, last = [], "x"
         for i in range(2 * links):
             nodes.append(helper.make_node("MatMul", [last, f"W{i % 2}"], [f"y{i}"]))
@@ -200,12 +205,12 @@ def table(rows: list[dict[str, Any]], names: list[str]) -> str:
     """A Markdown table: rates in TFLOP/s, and ours over each peer."""
     kinds = ["tuned", "tuned, sizes baked in", "default", "naive"]
     ratios = [f"tuned / {name}" for name in names]
-    lines = [" | ".join(["", "shape", *kinds, *names, *ratios, ""]).strip()]
-    lines.append("|" + "---|" * (1 + len(kinds) + 2 * len(names)))
+    lines = ["| " + " | ".join(["shape", "time", *kinds, *names, *ratios]) + " |"]
+    lines.append("|" + "---|" * (2 + len(kinds) + 2 * len(names)))
     for row in rows:
         problem = GemmProblem(**row["problem"])
         times = row["seconds"]
-        cells = [FAMILY.label(problem)]
+        cells = [FAMILY.label(problem), console.seconds(times["tuned"])]
         cells += [
             f"{FAMILY.flops(problem) / times[kind] / 1e12:.2f}" if kind in times else ""
             for kind in [*kinds, *names]
@@ -216,7 +221,7 @@ def table(rows: list[dict[str, Any]], names: list[str]) -> str:
 
 
 @click.command()
-@click.option("--shapes", help="Comma-separated MxNxK, or single sizes; default: the whole suite.")
+@click.option("--shapes", help="Comma-separated MxNxK, BxMxNxK or single sizes; default: the whole suite.")
 @click.option("--dtype", type=click.Choice(["f32", "f16"]), default="f32", show_default=True)
 @click.option("--adapter", help="As in `autotune gemm --adapter`.")
 @click.option("--cache-dir", type=click.Path(file_okay=False, path_type=Path))
@@ -231,14 +236,14 @@ def main(
     out: Path | None,
 ) -> None:
     """Time GEMM beside its peers."""
-    wanted = SUITE
+    wanted: list[tuple[int, ...]] = SUITE
     if shapes is not None:
         parsed = [tuple(map(int, shape.split("x"))) for shape in shapes.split(",")]
-        wanted = [shape * 3 if len(shape) == 1 else shape for shape in parsed]  # type: ignore[misc]
+        wanted = [shape * 3 if len(shape) == 1 else shape for shape in parsed]
     others = peers()
     rows = []
-    for m, n, k in wanted:
-        problem = GemmProblem(m=m, n=n, k=k, dtype=dtype)  # type: ignore[arg-type]
+    for *batch, m, n, k in wanted:
+        problem = GemmProblem(m=m, n=n, k=k, batch=batch[0] if batch else 1, dtype=dtype)  # type: ignore[arg-type]
         row = {"problem": msgspec.to_builtins(problem), **ours(problem, adapter, cache_dir, tune_seconds)}
         for name, peer in others.items():
             try:
@@ -256,6 +261,13 @@ def main(
             }
             out.write_text(json.dumps({"machine": machine, "rows": rows}, indent=1) + "\n")
     click.echo(table(rows, list(others)))
+    for name in others:
+        ratios = [row["seconds"][name] / row["seconds"]["tuned"] for row in rows if name in row["seconds"]]
+        click.echo(
+            f"geometric mean of tuned / {name}, {len(ratios)} shapes: {statistics.geometric_mean(ratios):.2f}"
+        )
+    defaults = [row["seconds"]["tuned"] / row["seconds"]["default"] for row in rows]
+    click.echo(f"geometric mean of default / tuned: {statistics.geometric_mean(defaults):.2f}")
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ from msgspec import structs
 
 from autotune import paths, space
 from autotune.errors import InvalidConfig
+from autotune.kernels import KERNELS
 from autotune.kernels.base import Rule
 from autotune.kernels.gemm import GEMM, GemmProblem, Naive, Tiled
 from autotune.kernels.gemm.family import Gemm
@@ -234,3 +235,25 @@ def test_a_rule_that_reads_an_unknown_parameter_is_refused_with_its_reason(reads
         InvalidConfig, match=f"gemm: the rule 'too wide' of tiled reads {named}; there are tile"
     ):
         space.legal(Mistaken(), problem, base_profile(), {"tiled": SHIPPED["tiled"]})
+
+
+def test_the_shipped_starts_are_configs_and_points_of_their_spaces():
+    for family in KERNELS.values():
+        axes = space.load_axes(family)
+        assert all(space.point_of(axes, config) is not None for config in space.load_starts(family))
+    assert space.load_starts(GEMM)
+
+
+@pytest.mark.parametrize(
+    ("starts", "words"),
+    [
+        ('[[start]]\nvariant = "tiled"\ntile = 8\n\n[[start]]\nvariant = "tiled"\ntile = 99\n', "number 2"),
+        ('[[start]]\nvariant = "fast"\n', "unknown gemm variant 'fast'"),
+        ("[start]\ntile = 8\n", "must be an array of tables"),
+    ],
+)
+def test_a_start_that_is_no_config_is_refused_by_place(tmp_path, monkeypatch, starts, words):
+    (tmp_path / "gemm.toml").write_text(f"{starts}\n[tiled]\ntile = [8]\n")
+    monkeypatch.setattr(space.paths, "search_spaces_dir", lambda: tmp_path)
+    with pytest.raises(InvalidConfig, match=words):
+        space.load_starts(GEMM)

@@ -82,8 +82,9 @@ def check_problem(problem: GemmProblem) -> None:
         raise InvalidProblem(
             f"{problem.dtype} elements cannot accumulate in {problem.accumulate}; use f32, or f16 with f16"
         )
-    if problem.out_dtype not in (None, *get_args(Dtype)) or problem.activation not in get_args(Activation):
-        raise InvalidProblem(f"unknown output type {problem.out_dtype!r} or activation {problem.activation!r}")
+    out, activation = problem.out_dtype, problem.activation
+    if out not in (None, *get_args(Dtype)) or activation not in get_args(Activation):
+        raise InvalidProblem(f"unknown output type {out!r} or activation {activation!r}")
     for name in ("alpha", "beta"):
         value = getattr(problem, name)
         if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= 1e30:
