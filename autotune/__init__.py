@@ -8,13 +8,14 @@
 from typing import TYPE_CHECKING, Any
 
 from autotune.kernels.gemm import GemmProblem
+from autotune.kernels.gemm_q4 import GemmQ4Problem
 from autotune.lookup import best_config
 from autotune.plans import render
 
 if TYPE_CHECKING:
     from autotune.tuner import tune
 
-__all__ = ["GemmProblem", "best_config", "render", "tune"]
+__all__ = ["GemmProblem", "GemmQ4Problem", "best_config", "render", "tune"]
 
 
 def __getattr__(name: str) -> Any:
