@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 from msgspec import structs
-from test_gemm import workgroup_memory
+from test_gemm import slow, workgroup_memory
 
 import autotune
 from autotune import limits, space, verify
@@ -38,13 +38,14 @@ CONFIGS = {
     "gemv": gemv(),
     "gemv-pairs": gemv(rows=2, columns=2, words=2, unroll_k=2),
     "gemv-quads": gemv(columns=4, lanes_n=2, lanes_k=16, words=4, unroll_k=2),
-    "gemv-rows": gemv(rows=8, columns=1, lanes_k=16, lanes_n=2, words=4),
-    "gemv-eight-columns": gemv(rows=2, columns=8, lanes_n=1, lanes_k=32, words=1, unroll_k=4),
+    "gemv-rows": gemv(rows=4, lanes_k=16, lanes_n=2, words=4),
+    "gemv-eight-columns": gemv(columns=8, lanes_n=1, lanes_k=32, unroll_k=2),
     "blocked-single": blocked(),
     "blocked-prefetch": blocked(buffering="prefetch", tile_k=8, unroll_k=4),
-    "blocked-tall": blocked(tile_m=128, thread_m=16, buffering="prefetch", unroll_k=8),
-    "blocked-wide": blocked(tile_m=16, tile_n=128, thread_n=8, tile_k=32, unroll_k=8),
+    "blocked-tall": blocked(tile_m=64, thread_m=8, tile_k=32, buffering="prefetch", unroll_k=4),
+    "blocked-wide": blocked(tile_m=16, tile_n=64, tile_k=32, unroll_k=8),
 }
+GROUPS = (16, 32, 64, 128)
 each_config = pytest.mark.parametrize("name", CONFIGS)
 
 
@@ -58,30 +59,31 @@ def run(runtime, problem, config, *, specialize=False, integers=False):
 
 
 def shapes(config):
-    """Sizes around the tile and tiny ones, with a group each, as (m, n, k, group)."""
+    """Sizes around the tile and tiny ones, as (m, n, steps of k past whole rounds)."""
     rows, cols = tile_of(config)
-    unit = multiple_of(config)
-    depth = depth_of(config)
-    for m, n, k, group in [
-        (rows, cols, depth, 32),
-        (rows + 1, cols + 1, depth + unit, 16),
-        (max(rows - 1, 1), max(cols - 1, 1), depth, 64),
-        (1, 3, unit, 16),
-        (7, 2 * cols + 5, 3 * depth + unit, 32),
-        (2 * rows + 3, 1, depth, 128),
-    ]:
-        step = max(group, unit)
-        yield m, n, -(-k // step) * step, group
+    return [
+        (rows + 1, cols + 1, 1),
+        (7, 2 * cols + 5, 0),
+        (max(rows - 1, 1), max(cols - 1, 1), -1),
+        (1, 3, 1),
+        (2 * rows + 3, 1, 0),
+        (rows, cols, 0),
+    ]
 
 
 @each_config
 def test_ragged_shapes_are_right(runtime, name):
+    config = CONFIGS[name]
+    group = GROUPS[list(CONFIGS).index(name) % len(GROUPS)]
+    step = max(group, multiple_of(config))
+    rounds = -(-depth_of(config) // step)
     wrong = {}
-    for index, (m, n, k, group) in enumerate(shapes(CONFIGS[name])):
-        problem = GemmQ4Problem(m=m, n=n, k=k, group=group)
-        complaint = run(runtime, problem, CONFIGS[name], integers=index % 2 == 1)
+    # SwiftShader compiles each anew and is slow at barriers; lavapipe remembers a text
+    for index, (m, n, extra) in enumerate(shapes(config)[: 3 if slow(runtime) else None]):
+        k = max((1 + index % 3) * rounds + extra, 1) * step
+        complaint = run(runtime, GemmQ4Problem(m=m, n=n, k=k, group=group), config, integers=index % 2 == 1)
         if complaint is not None:
-            wrong[m, n, k, group] = complaint
+            wrong[m, n, k] = complaint
     assert wrong == {}
 
 
@@ -103,7 +105,7 @@ def test_the_default_is_right(runtime, sizes):
 @pytest.mark.parametrize("name", ["naive", "gemv-pairs", "gemv-rows", "blocked-prefetch", "blocked-wide"])
 def test_f16_is_right_or_refused_by_name(runtime, name):
     config = CONFIGS[name]
-    for m, n, k in [(1, 35, 64), (33, 70, 160)]:
+    for m, n, k in [(1, 35, 64), (33, 70, 192)]:
         problem = GemmQ4Problem(m=m, n=n, k=k, dtype="f16")
         if "shader-f16" in runtime.profile.features:
             assert run(runtime, problem, config) is None
@@ -142,14 +144,21 @@ def test_every_code_at_every_place_of_a_word_has_its_value(runtime, name):
 # Configs by chance.
 
 
+def unrolled(config):
+    """Multiply-adds written out, by which compile times go."""
+    if isinstance(config, Blocked):
+        return config.unroll_k * config.thread_m * config.thread_n
+    return config.unroll_k * config.rows * config.columns * config.step
+
+
 @cache
 def legal_configs(m):
-    """Configs of the shipped space that base limits allow and that compile quickly, as many of each variant."""
+    """Configs of the shipped space that base limits allow and that compile quickly."""
     problem = GemmQ4Problem(m=m, n=256, k=4096)
     axes = {variant: space.load_axes(GEMM_Q4)[variant] for variant in ("gemv", "blocked")}
     found = space.legal(GEMM_Q4, problem, limits.base_profile(), axes)
     configs = [space.config_at(GEMM_Q4, axes, point) for point in found.points]
-    quick = [c for c in configs if isinstance(c, Gemv) or c.unroll_k * c.thread_m * c.thread_n <= 512]
+    quick = [config for config in configs if unrolled(config) <= 256]
     return [
         config
         for variant in axes
@@ -162,7 +171,7 @@ def cases(draw):
     """A legal config and a small ragged problem it can run."""
     config = draw(st.sampled_from(legal_configs(16)))
     rows, cols = tile_of(config)
-    group = draw(st.sampled_from([16, 32, 64, 128]))
+    group = draw(st.sampled_from(GROUPS))
     step = max(group, multiple_of(config))
     return config, GemmQ4Problem(
         m=draw(st.integers(1, 2 * rows + 3)),
@@ -197,7 +206,7 @@ problems = st.builds(
     m=st.one_of(st.integers(1, 20), st.integers(1, 5000)),
     n=st.integers(1, 20_000),
     groups=st.integers(1, 200),
-    group=st.sampled_from([16, 32, 64, 128]),
+    group=st.sampled_from(GROUPS),
     dtype=st.sampled_from(["f32", "f16"]),
 )
 
@@ -277,7 +286,7 @@ def test_problems_that_cannot_be_are_refused_in_one_line(changes, reason):
 
 
 def test_loads_longer_than_k_allows_are_refused():
-    problem = GemmQ4Problem(m=1, n=8, k=48, group=16)
+    problem = GemmQ4Problem(m=16, n=64, k=48, group=16)
     with pytest.raises(InvalidConfig, match="a load is longer"):
         autotune.render(problem, CONFIGS["gemv-quads"])
     with pytest.raises(InvalidConfig, match="K not a multiple"):

@@ -50,6 +50,16 @@ const LANES_M = 4u;
 var<workgroup> tile_a: array<array<vec4<Sum>, TILE_M / 4u>, TILE_K>;  // [k][row / 4]
 var<workgroup> tile_w: array<array<vec4<Sum>, TILE_N / 4u>, TILE_K>;  // [k][col / 4]
 
+// C[row][col..col+3] where it exists.
+fn store_c(row: u32, col: u32, sum: vec4<Sum>) {
+    if (row >= sizes.m) { return; }
+    let i = row * sizes.n + col;
+    if (col < sizes.n) { c[i] = Stored(sum.x); }
+    if (col + 1u < sizes.n) { c[i + 1u] = Stored(sum.y); }
+    if (col + 2u < sizes.n) { c[i + 2u] = Stored(sum.z); }
+    if (col + 3u < sizes.n) { c[i + 3u] = Stored(sum.w); }
+}
+
 {% macro guarded(units) %}
 //# if units < invocations
         if (invocation < {{ units }}u) {
@@ -204,9 +214,7 @@ fn main(
 
 //# for r in range(thread_m)
 //# for j in range(quads_n)
-//# for c in components
-    store_c(tile_row + (pos_m + {{ r // 4 * threads_m }}u) * 4u + {{ r % 4 }}u, tile_col + (pos_n + {{ j * threads_n }}u) * 4u + {{ loop.index0 }}u, c_{{ r }}_{{ j }}.{{ c }});
-//# endfor
+    store_c(tile_row + (pos_m + {{ r // 4 * threads_m }}u) * 4u + {{ r % 4 }}u, tile_col + (pos_n + {{ j * threads_n }}u) * 4u, c_{{ r }}_{{ j }});
 //# endfor
 //# endfor
 }

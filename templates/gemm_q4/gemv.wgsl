@@ -41,6 +41,11 @@ const STEP = {{ step }}u;  // k of a load
 // Sums of one row, those of {{ sums }} column(s) an invocation.
 var<workgroup> partial: array<array<{{ element }}, LANES_N>, LANES_K>;
 
+// C[row][col] where it exists.
+fn store_c(row: u32, col: u32, sum: Sum) {
+    if (row < sizes.m && col < sizes.n) { c[row * sizes.n + col] = Stored(sum); }
+}
+
 // sum + x·y
 fn add_dot(sum: Sum, x: vec4<Sum>, y: vec4<Sum>) -> Sum {
     return fma(x.x, y.x, fma(x.y, y.y, fma(x.z, y.z, fma(x.w, y.w, sum))));

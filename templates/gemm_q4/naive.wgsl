@@ -37,5 +37,5 @@ fn main(
         let high = dot(vec4<Sum>(a[quad + 1u]), four_weights(word >> 16u));
         sum += (low + high) * Sum(scales[col * (sizes.k / GROUP) + k / GROUP]);
     }
-    store_c(row, col, sum);
+    c[row * sizes.n + col] = Stored(sum);
 }

@@ -18,8 +18,3 @@ fn four_weights(word: u32) -> vec4<Sum> {
     let powers = vec4<u32>(0x4b000000u, 0x49000000u, 0x47000000u, 0x45000000u);  // 2^23, 2^19, 2^15, 2^11
     return bitcast<vec4<f32>>(nibbles | powers) - vec4<f32>(8388616f, 524296f, 32776f, 2056f);  // these + 8
 }
-
-// C[row][col] where it exists.
-fn store_c(row: u32, col: u32, sum: Sum) {
-    if (row < sizes.m && col < sizes.n) { c[row * sizes.n + col] = Stored(sum); }
-}

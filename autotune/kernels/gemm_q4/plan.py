@@ -36,10 +36,8 @@ def plan(problem: GemmQ4Problem, config: GemmQ4Config, *, specialize: bool) -> P
     buffers = (
         *(() if specialize else uniform),
         Buffer(name="a", role="input", element=dtype, shape=("m", "k"), binding=1),
-        Buffer(
-            name="weights", role="input", element="u32", shape=("n", {"ceilDiv": ["k", CODES]}), binding=2
-        ),
-        Buffer(name="scales", role="input", element=dtype, shape=("n", {"ceilDiv": ["k", group]}), binding=3),
+        Buffer(name="weights", role="input", element="u32", shape=("n", words), binding=2),
+        Buffer(name="scales", role="input", element=dtype, shape=("n", groups), binding=3),
         Buffer(name="c", role="output", element=dtype, shape=("m", "n"), binding=4),
     )
     context: dict[str, object] = {
