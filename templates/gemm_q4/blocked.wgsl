@@ -149,8 +149,7 @@ fn main(
     @builtin(num_workgroups) grid: vec3<u32>,
     @builtin(local_invocation_index) invocation: u32,
 ) {
-    // Which tile of C: those who share columns of W follow each other.
-    // The whole workgroup leaves together where the grid is larger than the tiles.
+    // Workgroups that share columns of W follow each other. Past the last tile, all of one leave together.
     let tiles_m = (sizes.m + TILE_M - 1u) / TILE_M;
     let tiles_n = (sizes.n + TILE_N - 1u) / TILE_N;
     let tile = linear_workgroup(workgroup, grid);

@@ -104,8 +104,7 @@ fn main(
     @builtin(num_workgroups) grid: vec3<u32>,
     @builtin(local_invocation_index) invocation: u32,
 ) {
-    // Which rows and columns: those who share columns of W follow each other, while these are in the cache.
-    // The whole workgroup leaves together past the last tile.
+    // Workgroups that share columns of W follow each other. Past the last tile, all of one leave together.
     let tiles_m = (sizes.m + ROWS - 1u) / ROWS;
     let tiles_n = (sizes.n + LANES_N * COLUMNS - 1u) / (LANES_N * COLUMNS);
     let id = linear_workgroup(workgroup, grid);

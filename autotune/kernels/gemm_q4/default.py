@@ -1,15 +1,17 @@
 """A good config without tuning, for any device: legal wherever WebGPU's base limits hold."""
 
-from typing import Literal
-
 from autotune.expression import ceil_div
-from autotune.kernels.gemm_q4.configs import Blocked, GemmQ4Config, Gemv
+from autotune.kernels.gemm_q4.configs import LANES, Blocked, GemmQ4Config, Gemv
 from autotune.kernels.gemm_q4.problem import GemmQ4Problem
 
 ENOUGH_WORKGROUPS = 64
 """Workgroups that a GPU of any size needs at least, to be worth larger tiles."""
 GEMV_ROWS = 16
 """Rows of A up to which the kernel that streams W is the better choice."""
+MANY_COLUMNS = 4096
+"""Columns from which on an invocation may take four of them and leave enough workgroups."""
+MANY_K = 1024
+"""Depth from which on an invocation has more than one load to make."""
 
 
 def default(problem: GemmQ4Problem) -> GemmQ4Config:
@@ -30,8 +32,15 @@ def default(problem: GemmQ4Problem) -> GemmQ4Config:
 
 
 def _gemv(problem: GemmQ4Problem) -> Gemv:
+    """Loads of 16 codes: longer ones would spread neighbours' reads of A over more cache lines."""
     rows = 1
     while rows < min(problem.m, 8):
         rows *= 2
-    words: Literal[2, 4] = 4 if problem.k % 32 == 0 else 2
-    return Gemv(rows=rows, columns=2, lanes_n=4, lanes_k=32, words=words, unroll_k=1)
+    return Gemv(
+        rows=rows,
+        columns=4 if problem.n >= MANY_COLUMNS else 2,
+        lanes_n=4,
+        lanes_k=LANES,
+        words=2,
+        unroll_k=2 if rows <= 2 and problem.k >= MANY_K else 1,
+    )
