@@ -15,11 +15,12 @@ MANY_K = 1024
 
 
 def default(problem: GemmQ4Problem) -> GemmQ4Config:
-    """Few rows: stream W. Else 64×64 tiles, or 32×32 where those would leave a GPU idle."""
+    """Few rows: stream W. Else 64×64 tiles, or 32×32 where those would leave a GPU, or most of themselves, idle."""
     if problem.m <= GEMV_ROWS:
         return _gemv(problem)
     tiles = ceil_div(problem.m, 64) * ceil_div(problem.n, 64)
-    tile, block = (64, 8) if tiles >= ENOUGH_WORKGROUPS else (32, 4)
+    fits = min(problem.m, problem.n) >= 32  # else half of a tile would be idle
+    tile, block = (64, 8) if fits and tiles >= ENOUGH_WORKGROUPS else (32, 4)
     return Blocked(
         tile_m=tile,
         tile_n=tile,
