@@ -3,14 +3,14 @@
 Whatever goes wrong with it is a value, not an exception: a Rejection that says at which stage.
 """
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 
 from autotune import limits, measure, verify
 from autotune.errors import AutotuneError
 from autotune.kernels.base import Family
 from autotune.measure import Clocked, Effort, Timer
-from autotune.model import Config, Measurement, Plan, Problem, Rejection
+from autotune.model import Config, Measurement, Plan, Problem, Rejection, Role
 from autotune.runtime.base import CandidateFailed, Runtime
 
 
@@ -24,7 +24,14 @@ class Bench:
         self.problem = problem
         self.runtime = runtime
         plan = family.plan(problem, family.default(problem, runtime.profile), specialize=False)
-        self._check = verify.prepare(family, problem, plan, runtime.profile, seed=seed, integers=integers)
+        try:
+            check = verify.prepare(family, problem, plan, runtime.profile, seed=seed, integers=integers)
+        except KeyError as error:
+            _check_names(family, problem, plan, seed)
+            raise AutotuneError(f"{family.name}: its data names {error}, which is no buffer") from error
+        if {*check.contents} != _names(plan, "input", "output"):
+            _check_names(family, problem, plan, seed)
+        self._check = check
         runtime.load(self._check.contents)
 
     def evaluate(
@@ -118,6 +125,33 @@ class Bench:
                 return [], "gpu"
 
         return time
+
+
+def _names(plan: Plan, *roles: Role) -> set[str]:
+    return {buffer.name for buffer in plan.buffers if buffer.role in roles}
+
+
+def _check_names(family: Family, problem: Problem, plan: Plan, seed: int) -> None:
+    """Raise AutotuneError where a family's data and its plan speak of different buffers."""
+    data = family.inputs(problem, seed, integers=True)
+    wanted, possible = _names(plan, "input"), _names(plan, "input", "output")
+    if not wanted <= {*data} <= possible:
+        raise AutotuneError(
+            f"{family.name}: inputs() gives {_list(data)}, "
+            f"but the input buffers of its plan are {_list(wanted)}"
+        )
+    outputs = _names(plan, "output")
+    with suppress(KeyError):  # a name that reference() itself looks up
+        results = family.reference(problem, data)
+        if {*results} != outputs:
+            raise AutotuneError(
+                f"{family.name}: reference() gives {_list(results)}, "
+                f"but the output buffers of its plan are {_list(outputs)}"
+            )
+
+
+def _list(names: Iterable[str]) -> str:
+    return ", ".join(sorted(names)) or "nothing"
 
 
 @contextmanager

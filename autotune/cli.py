@@ -2,13 +2,14 @@
 
 import os
 import sys
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import click
 
-from autotune.errors import AutotuneError
+from autotune.errors import AutotuneError, TuningFailed
 from autotune.kernels import KERNELS
 from autotune.kernels.base import Family, Option
 from autotune.model import Problem
@@ -59,8 +60,26 @@ def _problem(family: Family, values: dict[str, Any]) -> Problem:
     return family.problem_from_options({option.name: values.pop(option.name) for option in family.options})
 
 
+def _register(group: click.Group, command: click.Command) -> None:
+    """Add a family's command. Raises AutotuneError where a name is taken: click would hide one of the two."""
+    if command.name in group.commands:
+        raise AutotuneError(f"the kernel family {command.name!r} has the name of another command")
+    names = Counter(name for parameter in command.params for name in _names(parameter))
+    twice = [name for name, count in names.items() if count > 1 or name == "help"]
+    if twice:
+        raise AutotuneError(
+            f"the option {twice[0]!r} of {command.name!r} has the name of one that all kernels have"
+        )
+    group.add_command(command)
+
+
+def _names(parameter: click.Parameter) -> set[str]:
+    """The names of an option on the command line and in its function."""
+    return {parameter.name or "", *(option.lstrip("-").replace("-", "_") for option in parameter.opts)}
+
+
 def _add_tune(family: Family) -> None:
-    @cli.command(
+    @click.command(
         family.name, help=f"Tune {family.name} for a problem on an adapter, or answer from the cache."
     )
     @_problem_options(family)
@@ -111,6 +130,8 @@ def _add_tune(family: Family) -> None:
             console.note("interrupted: the best so far was kept; the same command goes on from here")
             sys.exit(INTERRUPTED)
 
+    _register(cli, tune_command)
+
 
 @cli.group()
 def best() -> None:
@@ -118,7 +139,7 @@ def best() -> None:
 
 
 def _add_best(family: Family) -> None:
-    @best.command(
+    @click.command(
         family.name, help=f"The best known config for a {family.name} problem, and where it comes from."
     )
     @_problem_options(family)
@@ -127,7 +148,7 @@ def _add_best(family: Family) -> None:
     @_json
     def best_command(device: str | None, cache_dir: Path | None, as_json: bool, **values: Any) -> None:
         problem = _problem(family, values)
-        from autotune.lookup import best_config
+        from autotune.lookup import asked_device, best_config
 
         answer = best_config(problem, device=device, cache_dir=cache_dir)
         from autotune import console
@@ -135,7 +156,9 @@ def _add_best(family: Family) -> None:
         if as_json:
             console.data(answer)
         else:
-            console.answered(problem, answer.entry.device if answer.entry else None, answer)
+            console.answered(problem, asked_device(problem, device=device, cache_dir=cache_dir), answer)
+
+    _register(best, best_command)
 
 
 @cli.group()
@@ -144,7 +167,7 @@ def export() -> None:
 
 
 def _add_export(family: Family) -> None:
-    @export.command(family.name, help=f"Write the best known {family.name} kernel of a problem as WGSL.")
+    @click.command(family.name, help=f"Write the best known {family.name} kernel of a problem as WGSL.")
     @_problem_options(family)
     @click.option(
         "--out",
@@ -161,12 +184,14 @@ def _add_export(family: Family) -> None:
         problem = _problem(family, values)
         from autotune import console
         from autotune.export import export as write
-        from autotune.lookup import best_config
+        from autotune.lookup import asked_device, best_config
 
         answer = best_config(problem, device=device, cache_dir=cache_dir)
         for path in write(family, problem, answer, out, specialize=specialize):
             console.say(str(path))
-        console.answered(problem, answer.entry.device if answer.entry else None, answer)
+        console.answered(problem, asked_device(problem, device=device, cache_dir=cache_dir), answer)
+
+    _register(export, export_command)
 
 
 @cli.command()
@@ -212,9 +237,10 @@ def cache_path(cache_dir: Path | None) -> None:
 
 @cache.command("list")
 @click.option("--shipped", is_flag=True, help="List the shipped database instead.")
+@click.option("--config", "configs", is_flag=True, help="Show each config too.")
 @_cache_dir
 @_json
-def cache_list(shipped: bool, cache_dir: Path | None, as_json: bool) -> None:
+def cache_list(shipped: bool, configs: bool, cache_dir: Path | None, as_json: bool) -> None:
     """List the results."""
     from autotune import cache as store
     from autotune import console, paths
@@ -227,15 +253,16 @@ def cache_list(shipped: bool, cache_dir: Path | None, as_json: bool) -> None:
     else:
         console.entries(
             [
-                (
-                    f"{entry.kernel} {KERNELS[entry.kernel].label(entry.problem)}",
-                    entry.device.name,
-                    f"{console.seconds(entry.measurement.seconds)}, "
-                    f"{console.rate(KERNELS[entry.kernel].flops(entry.problem), entry.measurement.seconds)}",
-                    console.describe(entry.config),
+                console.Row(
+                    problem=f"{entry.kernel} {KERNELS[entry.kernel].label(entry.problem)}",
+                    device=entry.device.name,
+                    time=console.seconds(entry.measurement.seconds),
+                    rate=console.rate(KERNELS[entry.kernel].flops(entry.problem), entry.measurement.seconds),
+                    config=console.describe(entry.config),
                 )
                 for entry in found
-            ]
+            ],
+            configs=configs,
         )
     for warning in warnings:
         console.note(warning)
@@ -247,7 +274,10 @@ def cache_show() -> None:
 
 
 def _add_show(family: Family) -> None:
-    @cache_show.command(family.name)
+    @click.command(
+        family.name,
+        help=f"Show what is stored for a {family.name} problem on the device last opened, as JSON.",
+    )
     @_problem_options(family)
     @_cache_dir
     def show_command(cache_dir: Path | None, **values: Any) -> None:
@@ -261,6 +291,8 @@ def _add_show(family: Family) -> None:
                 f"no entry for {family.name} {family.label(problem)}; `autotune {family.name}` makes one"
             )
         console.data(answer.entry)
+
+    _register(cache_show, show_command)
 
 
 @cache.command("verify")
@@ -315,6 +347,11 @@ def main() -> None:
 
         console.error("interrupted; nothing was lost, the same command goes on from here")
         code = INTERRUPTED
+    except TuningFailed as error:
+        from autotune import console
+
+        console.failed(error)
+        code = 1
     except AutotuneError as error:
         from autotune import console
 

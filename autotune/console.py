@@ -1,20 +1,22 @@
 """What a person sees: progress, results, tables. The only module that prints."""
 
 import sys
+import textwrap
 import time
 from collections.abc import Sequence
 from types import TracebackType
 from typing import Any, Self
 
 import msgspec
+from msgspec import Struct
 from rich.console import Console
 from rich.live import Live
-from rich.table import Table
 from rich.text import Text
 
+from autotune.errors import TuningFailed
 from autotune.kernels import family_of
 from autotune.levels import Answer
-from autotune.model import Config, DeviceProfile, Measurement, Problem
+from autotune.model import Config, DeviceProfile, Measurement, Problem, Rejection
 from autotune.results import Progress, TuneResult
 
 _out = Console(highlight=False, soft_wrap=True)
@@ -40,6 +42,16 @@ _ENDED = {
 def error(message: str) -> None:
     """One line on standard error."""
     _err.print(Text(f"error: {message}"))
+
+
+def failed(failure: TuningFailed) -> None:
+    """Why a tuning run has no winner, with one whole reason."""
+    error(" ".join(str(failure).split()))
+    trial = failure.example
+    if trial is not None and isinstance(trial.outcome, Rejection):
+        _err.print(Text(f"  for example {describe(trial.config)}"))
+        _err.print(Text(f"  {trial.outcome.stage}:"))
+        _err.print(Text(textwrap.indent(trial.outcome.reason.strip("\n"), "    ")))
 
 
 def say(message: str) -> None:
@@ -163,9 +175,9 @@ def tuned(result: TuneResult) -> None:
     if result.failed:
         rows.append(("failed", _counts(result.failed)))
     if not result.verified:
-        rows.append(
-            ("unproven", "the winner was not checked at other sizes, nor against the other finalists")
-        )
+        early = result.ended in ("interrupted", "device lost")
+        also = ", nor against the other finalists" if early else ""
+        rows.append(("unproven", f"the winner was not checked at other sizes{also}"))
     if result.path is not None:
         rows.append(("stored", str(result.path)))
         rows.append(("next", f"autotune export {family.name} … --out DIR writes the WGSL"))
@@ -174,9 +186,9 @@ def tuned(result: TuneResult) -> None:
         note(line)
 
 
-def answered(problem: Problem, profile: DeviceProfile | None, answer: Answer) -> None:
-    """A look-up's answer."""
-    if answer.entry is not None and profile is not None and answer.level in ("user", "shipped"):
+def answered(problem: Problem, profile: DeviceProfile, answer: Answer) -> None:
+    """A look-up's answer for a device."""
+    if answer.entry is not None and answer.level in ("user", "shipped"):
         entry = answer.entry
         _result(
             problem,
@@ -190,11 +202,19 @@ def answered(problem: Problem, profile: DeviceProfile | None, answer: Answer) ->
         family = family_of(problem)
         say(f"{family.name} {family.label(problem)}")
         _rows([("config", describe(answer.config))])
-    _rows([("from", _LEVELS[answer.level])])
+    _rows([("for", _whom(profile)), ("from", _LEVELS[answer.level])])
     if answer.path is not None:
         _rows([("entry", str(answer.path))])
     for line in (*(f"stale: {reason}" for reason in answer.stale), *answer.notes):
         note(line)
+
+
+def _whom(profile: DeviceProfile) -> str:
+    """The device that a look-up answered for, however little is known of it."""
+    make = f"{profile.vendor} {profile.architecture}".strip()
+    if profile.device_id or profile.name:
+        return f"{profile.name or make or 'an unknown device'} ({profile.id})"
+    return f"any {make} device" if make else "any device that grants WebGPU's base limits"
 
 
 def _result(
@@ -253,11 +273,25 @@ def devices(listed: Sequence[tuple[DeviceProfile, dict[str, str]]]) -> None:
         )
 
 
-def entries(rows: Sequence[tuple[str, str, str, str]]) -> None:
-    """A table of cache entries: problem, device, time, config."""
-    table = Table(box=None, pad_edge=False)
-    for heading in ("problem", "device", "time", "config"):
-        table.add_column(heading, overflow="fold")
-    for row in rows:
-        table.add_row(*(Text(cell) for cell in row))
-    _out.print(table)
+class Row(Struct, frozen=True):
+    """A cache entry in a list."""
+
+    problem: str
+    device: str
+    time: str
+    rate: str
+    config: str
+
+
+def entries(rows: Sequence[Row], *, configs: bool) -> None:
+    """A list of cache entries, a line each, in 80 columns; each config below where they are asked for."""
+    heading = Row("problem", "device", "time", "rate", "")
+    names = ("problem", "time", "rate")
+    problem, time_, rate_ = (max(len(getattr(row, name)) for row in (heading, *rows)) for name in names)
+    room = max(80 - 6 - problem - time_ - rate_, 12)
+    device = min(max(len(row.device) for row in (heading, *rows)), room)
+    for row in (heading, *rows):
+        name = row.device if len(row.device) <= device else row.device[: device - 1] + "…"
+        say(f"{row.problem:<{problem}}  {name:<{device}}  {row.time:>{time_}}  {row.rate:>{rate_}}")
+        if configs and row.config:
+            say(f"  {row.config}")

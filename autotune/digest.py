@@ -1,7 +1,12 @@
-"""The digest that tells whether a kernel's templates changed since an entry was tuned."""
+"""Digests that tell whether a kernel changed: its templates since an entry was tuned, its Python since a
+search was interrupted.
+"""
 
 import hashlib
+import sys
+from collections.abc import Iterable
 from functools import cache
+from pathlib import Path
 
 from autotune import paths
 
@@ -13,13 +18,27 @@ def template_digest(kernel: str) -> str:
     Names and contents enter, line ends do not: a checkout with CRLF has the same kernels.
     """
     root = paths.templates_dir()
-    files = sorted(
-        (path.relative_to(root).as_posix(), path)
-        for part in (kernel, "lib")
-        for path in (root / part).rglob("*.wgsl")
-    )
+    return _digest(root, (path for part in (kernel, "lib") for path in (root / part).rglob("*.wgsl")))
+
+
+@cache
+def package_digest(module: str) -> str:
+    """Digest of the Python files of the package that a family's module lies in: 16 hex digits.
+
+    A module that lies beside other families, or in no package, stands for itself alone.
+    """
+    file = getattr(sys.modules[module], "__file__", None)
+    if file is None:
+        return _digest(Path(), ())
+    path = Path(file)
+    if module.count(".") < 3 and path.name != "__init__.py":
+        return _digest(path.parent, (path,))
+    return _digest(path.parent, path.parent.rglob("*.py"))
+
+
+def _digest(root: Path, paths_below: Iterable[Path]) -> str:
     total = hashlib.sha256()
-    for name, path in files:
+    for name, path in sorted((path.relative_to(root).as_posix(), path) for path in paths_below):
         content = path.read_bytes().replace(b"\r\n", b"\n")
         total.update(f"{name}\0{len(content)}\0".encode())
         total.update(content)

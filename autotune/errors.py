@@ -1,5 +1,10 @@
 """Errors meant for people: each message says what went wrong, why, and what to do next."""
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from autotune.model import Trial
+
 
 class AutotuneError(Exception):
     """Base of every error this package raises on purpose; the CLI prints it as one line."""
@@ -31,6 +36,10 @@ class WorkerHung(WorkerError):
 
 class TuningFailed(AutotuneError):
     """No candidate survived; nothing was stored."""
+
+    def __init__(self, message: str, example: "Trial | None" = None) -> None:
+        super().__init__(message)
+        self.example = example  # one that failed in the most common way, with its whole reason
 
 
 class CacheUnwritable(AutotuneError):

@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec import Struct
 
 from autotune.errors import AutotuneError
-from autotune.files import write_atomic
+from autotune.files import UnreadableError, read_regular, write_atomic
 from autotune.kernels.base import Family
 from autotune.levels import Answer
 from autotune.limits import BASE_LIMITS, needs
@@ -23,7 +24,10 @@ def export(
 ) -> list[Path]:
     """Write the kernel of an answer and its manifest into a directory, which is made if absent.
 
-    Returns the files written, the manifest last. Raises AutotuneError where a file cannot be written.
+    A directory holds one kernel: the texts that an earlier manifest in it names, and that are as they
+    were written, are removed. Returns the files written, the manifest last.
+
+    Raises AutotuneError where a file cannot be written.
     """
     plan = family.plan(problem, answer.config, specialize=specialize)
     texts = {
@@ -35,15 +39,49 @@ def export(
     files["manifest.json"] = msgspec.json.format(msgspec.json.encode(document), indent=2) + b"\n"
     try:
         directory.mkdir(parents=True, exist_ok=True)
+        earlier = _texts_of(directory / "manifest.json")
         for name, content in files.items():
             write_atomic(directory, directory / name, content)
+        for path in earlier:
+            if path.name not in files:
+                path.unlink(missing_ok=True)
     except (OSError, AutotuneError) as error:
         raise AutotuneError(f"cannot write to {directory}: {error}; choose another --out") from error
     return [directory / name for name in files]
 
 
+class _Text(Struct):
+    """A pass of a manifest, as far as it tells which file is its."""
+
+    file: str
+    sha256: str
+
+
+class _Texts(Struct):
+    passes: list[_Text]
+
+
+def _texts_of(manifest: Path) -> list[Path]:
+    """The files of an earlier export, as it wrote them; none where there is no manifest of ours."""
+    try:
+        named = msgspec.json.decode(read_regular(manifest) or b"", type=_Texts).passes
+        return [
+            manifest.with_name(text.file)
+            for text in named
+            if text.file.endswith(".wgsl")
+            and Path(text.file).name == text.file
+            and _sha256(read_regular(manifest.with_name(text.file)) or b"") == text.sha256
+        ]
+    except (UnreadableError, ValueError, RecursionError):
+        return []
+
+
+def _sha256(text: bytes) -> str:
+    return hashlib.sha256(text).hexdigest()
+
+
 def _names(family: Family, problem: Problem, plan: Plan) -> list[str]:
-    stem = f"{family.name}-{family.label(problem)}"
+    stem = f"{family.name}-{family.label(problem)}{'' if plan.uniform else '-baked'}"
     many = len(plan.passes) > 1
     return [f"{stem}-pass{index}" if many else stem for index in range(len(plan.passes))]
 
@@ -51,9 +89,7 @@ def _names(family: Family, problem: Problem, plan: Plan) -> list[str]:
 def manifest(problem: Problem, answer: Answer, plan: Plan, files: list[str]) -> dict[str, Any]:
     """Everything a host needs to run the plan, in the WebGPU specification's words.
 
-    Sizes are expressions over the names in `sizes`: a number, a name, `{"ceilDiv": [a, b]}` or
-    `{"mul": [a, ...]}`. A pass's `workgroups` is one count; the host spreads it over x and y with
-    x·y ≥ workgroups and each within `maxComputeWorkgroupsPerDimension`.
+    docs/manifest.md is its reference.
     """
     baked = not plan.uniform
     entry = answer.entry
@@ -64,9 +100,13 @@ def manifest(problem: Problem, answer: Answer, plan: Plan, files: list[str]) -> 
         "problem": msgspec.to_builtins(problem),
         "config": msgspec.to_builtins(answer.config),
         "sizes": plan.sizes,
+        "scalars": plan.scalars,
         "sizesBakedIn": baked,
-        "sizeMultiples": plan.multiples,
-        "uniform": [{"name": name, "type": "u32", "offset": 4 * i} for i, name in enumerate(plan.uniform)],
+        "sizeMultiples": {} if baked else plan.multiples,
+        "uniform": [
+            {"name": name, "type": "u32" if name in plan.sizes else "f32", "offset": 4 * i}
+            for i, name in enumerate(plan.uniform)
+        ],
         "buffers": [
             {
                 "name": buffer.name,
@@ -81,7 +121,7 @@ def manifest(problem: Problem, answer: Answer, plan: Plan, files: list[str]) -> 
         "passes": [
             {
                 "file": file,
-                "sha256": hashlib.sha256(step.wgsl.encode()).hexdigest(),
+                "sha256": _sha256(step.wgsl.encode()),
                 "entryPoint": step.entry_point,
                 "workgroupSize": list(step.workgroup_size),
                 "workgroups": step.workgroups,

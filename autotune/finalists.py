@@ -1,17 +1,21 @@
-"""The final round: the best few and the default against each other, then proof at other sizes."""
+"""The final round: the best few, the default and the naive kernel against each other, then proof at other
+sizes.
+"""
 
 from collections.abc import Sequence
 
 from msgspec import Struct
 
-from autotune import measure
+from autotune import limits, measure
 from autotune.candidate import Bench
 from autotune.errors import TuningFailed
-from autotune.model import Config, Measurement, Rejection
+from autotune.model import Config, Measurement, Problem, Rejection, Trial
 from autotune.runtime.base import CandidateFailed
 
 FINALISTS = 5
 """How many of the fastest candidates are re-measured against each other, besides the default."""
+CLOSE = 4.0
+"""The naive kernel has a place too, unless its first time was this many times the best."""
 
 
 class Decision(Struct, frozen=True):
@@ -19,18 +23,37 @@ class Decision(Struct, frozen=True):
 
     config: Config
     measurement: Measurement
-    default: Measurement | None
+    default: Measurement | None = None
     """The portable default in the same round."""
-    dropped: tuple[str, ...]
-    """Faster finalists that were wrong at another size, and how."""
+    verified: bool = False
+    """Whether the winner was right at other sizes too."""
+    notes: tuple[str, ...] = ()
+    """Faster finalists that were wrong at another size, and sizes at which nobody could be judged."""
+
+
+class Proof(Struct):
+    """What came of running a config at other sizes."""
+
+    right: int = 0
+    """Sizes at which it was right."""
+    wrong: str | None = None
+    skipped: tuple[str, ...] = ()
+    """Sizes that tell nothing about it, and why."""
 
 
 def final_round(
     bench: Bench, ranked: Sequence[tuple[Config, Measurement]], *, seed: int
 ) -> list[tuple[Config, Measurement]]:
-    """Re-measure the fastest of `ranked`, and the default, in turns. Fastest first."""
+    """Re-measure the fastest of `ranked`, the default, and a naive kernel that comes near, in turns.
+    Fastest first."""
     default = bench.family.default(bench.problem, bench.runtime.profile)
-    finalists = [pair for rank, pair in enumerate(ranked) if rank < FINALISTS or pair[0] == default]
+    naive = bench.family.baseline(bench.problem, bench.runtime.profile)
+    near = CLOSE * ranked[0][1].seconds
+    finalists = [
+        (config, first)
+        for rank, (config, first) in enumerate(ranked)
+        if rank < FINALISTS or config == default or (config == naive and first.seconds <= near)
+    ]
     estimates = [(config, measurement.seconds) for config, measurement in finalists]
     finals = bench.interleave(estimates, seed=seed, budget=12.0 if bench.runtime.profile.is_cpu else 6.0)
     measured = [
@@ -46,32 +69,61 @@ def decide(bench: Bench, finals: Sequence[tuple[Config, Measurement]], *, seed: 
     """
     default_config = bench.family.default(bench.problem, bench.runtime.profile)
     default = next((final for config, final in finals if config == default_config), None)
-    dropped: list[str] = []
+    notes: list[str] = []
+    failed: Trial | None = None
     for config, measurement in finals:
-        wrong = _wrong_nearby(bench, config, seed)
-        if wrong is None:
-            return Decision(config, measurement, default, tuple(dropped))
-        dropped.append(f"a faster finalist ({config.variant}) was wrong at another size: {wrong}")
+        proof = prove(bench, config, seed)
+        if proof.wrong is None:
+            notes += proof.skipped
+            return Decision(config, measurement, default, verified=proof.right > 0, notes=tuple(notes))
+        notes.append(f"a faster finalist ({config.variant}) was wrong at another size: {proof.wrong}")
+        failed = failed or Trial(config=config, outcome=Rejection(stage="verify", reason=proof.wrong))
     raise TuningFailed(
-        "every finalist failed in the final round or at other sizes, nothing was stored; "
-        + "; ".join(dropped)
+        "; ".join(["every finalist failed in the final round or at other sizes, nothing was stored", *notes]),
+        failed,
     )
 
 
-def baseline(bench: Bench, best: float) -> Measurement | Rejection:
-    """The naive kernel's time; `bench` must hold the problem's data."""
-    config = bench.family.baseline(bench.problem, bench.runtime.profile)
-    return bench.evaluate(config, best, measure.Effort(hopeless=float("inf")))
+def baseline(
+    bench: Bench, finals: Sequence[tuple[Config, Measurement]], best: float
+) -> Measurement | Rejection:
+    """The naive kernel's time, from the final round if it was there. `bench` must hold the problem's data."""
+    naive = bench.family.baseline(bench.problem, bench.runtime.profile)
+    known = next((final for config, final in finals if config == naive), None)
+    return known or bench.evaluate(naive, best, measure.Effort(hopeless=float("inf")))
 
 
-def _wrong_nearby(bench: Bench, config: Config, seed: int) -> str | None:
-    """What is wrong with a config at ragged neighbours, with whole numbers, whose sums are exact."""
+def prove(bench: Bench, config: Config, seed: int) -> Proof:
+    """Run a config at ragged neighbours, on whole numbers, whose sums are exact; ends at the first wrong one.
+
+    A neighbour that the device cannot hold, or that the family's rules exclude, says nothing against
+    the config.
+    """
+    proof = Proof()
     for neighbour in bench.family.neighbours(bench.problem, config):
-        try:
-            nearby = Bench(bench.family, neighbour, bench.runtime, seed=seed, integers=True)
-            wrong = nearby.complaint(config)
-        except CandidateFailed as error:  # the data does not even fit
-            wrong = f"{error.stage}: {error.reason}"
-        if wrong is not None:
-            return f"{bench.family.label(neighbour)}: {wrong}"
-    return None
+        label = bench.family.label(neighbour)
+        wrong, counts = _at(bench, neighbour, config, seed)
+        if wrong is None:
+            proof.right += 1
+        elif counts:
+            proof.wrong = f"{label}: {wrong}"
+            break
+        else:
+            proof.skipped += (f"{config.variant} was not judged at {label}: {wrong}",)
+    return proof
+
+
+def _at(bench: Bench, neighbour: Problem, config: Config, seed: int) -> tuple[str | None, bool]:
+    """What is wrong with a config at a neighbour, and whether that tells against the config."""
+    family, profile = bench.family, bench.runtime.profile
+    unfit = family.unfit(neighbour, config)
+    if unfit is None:
+        too_large = next(limits.refusals(family.resources(neighbour, config), profile), None)
+        if too_large is not None:
+            return too_large, False
+    try:
+        nearby = Bench(family, neighbour, bench.runtime, seed=seed, integers=True)
+    except CandidateFailed as error:  # the data does not fit, whatever the config
+        return f"{error.stage}: {error.reason}", False
+    wrong = nearby.complaint(config)
+    return (unfit, False) if wrong and unfit else (wrong, True)  # what need not be right often is

@@ -13,6 +13,7 @@ from msgspec import Struct, structs
 from autotune import cache, layout, paths, selector
 from autotune.files import Stamp, settled, stamp
 from autotune.kernels import family_of
+from autotune.kernels.base import Family
 from autotune.levels import Answer, Level, find
 from autotune.model import DeviceProfile, Problem
 from autotune.runtime import DEFAULT_RUNTIME
@@ -59,12 +60,7 @@ def best_config(
     # stamps are taken before anything is read: a change in between only costs another look-up
     watched = [str(user_root / layout.DEVICE_FILE), *(str(root / family.name) for root in roots)]
     stamps = list(map(stamp, watched))
-    if device is None:
-        profile, notes = selector.last_or_base(user_root)
-    elif isinstance(device, str):
-        profile, notes = selector.select(device, family, roots)
-    else:
-        profile, notes = device, ()
+    profile, notes = _profile(family, device, roots)
     places = [layout.entry_path(root, family, problem, profile) for root in roots]
     more = [str(place) for path in places for place in (path.parent, path)]
     stamps += map(stamp, more)
@@ -78,6 +74,22 @@ def best_config(
             _memo.clear()
         _memo[key] = _Held(answer, (*watched, *more), tuple(stamps))
     return answer
+
+
+def asked_device(
+    problem: Problem, *, device: DeviceProfile | str | None = None, cache_dir: str | Path | None = None
+) -> DeviceProfile:
+    """The profile for which `best_config` answers."""
+    roots = (_user_root(cache_dir), paths.shipped_cache_dir())
+    return _profile(family_of(problem), device, roots)[0]
+
+
+def _profile(
+    family: Family, device: DeviceProfile | str | None, roots: tuple[Path, Path]
+) -> tuple[DeviceProfile, tuple[str, ...]]:
+    if device is None:
+        return selector.last_or_base(roots[0])
+    return selector.select(device, family, roots) if isinstance(device, str) else (device, ())
 
 
 def cached(

@@ -106,8 +106,11 @@ class Plan(Struct, frozen=True, kw_only=True):
     variant: str
     sizes: dict[str, int]
     """Every size name that expressions use. Uniform values are the fields of `uniform`."""
+    scalars: dict[str, float] = {}
+    """Numbers that the kernel takes besides sizes, by name."""
     uniform: tuple[str, ...]
-    """Names of the u32 fields of the uniform buffer, in order; empty when sizes are baked in."""
+    """Fields of the uniform buffer, in order: u32 where `sizes` has the name, f32 where `scalars` has it.
+    Empty when they are baked in."""
     buffers: tuple[Buffer, ...]
     passes: tuple[Pass, ...]
     features: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""Where a search starts: the portable default, and what won for similar problems and devices."""
+"""Where a search starts: the portable default, the naive kernel, and what won for similar problems."""
 
 from pathlib import Path
 
@@ -8,12 +8,12 @@ from autotune.model import DeviceProfile, Problem
 from autotune.space import Axes, Point
 
 MAX_SEEDS = 8
-"""Winners from the caches to start with, besides the default."""
+"""Winners from the caches to start with, besides the default and the naive kernel."""
 
 
 def seeds(family: Family, problem: Problem, profile: DeviceProfile, axes: Axes, root: Path) -> list[Point]:
-    """Points of the portable default, then of winners from the caches: this device's first, then near
-    problems before far ones."""
+    """Points of the portable default and of the naive kernel, so that neither can beat the winner, then of
+    winners from the caches: this device's first, then near problems before far ones."""
     known = [found for place in (root, paths.shipped_cache_dir()) for _, found in cache.list_entries(place)]
     ranked = sorted(
         (
@@ -23,6 +23,7 @@ def seeds(family: Family, problem: Problem, profile: DeviceProfile, axes: Axes, 
             and (distance := family.distance(problem, found.problem)) < float("inf")
         ),
     )
-    configs = [family.default(problem, profile), *(known[index].config for *_, index in ranked)]
+    first = (family.default(problem, profile), family.baseline(problem, profile))
+    configs = [*first, *(known[index].config for *_, index in ranked)]
     points = dict.fromkeys(filter(None, (space.point_of(axes, config) for config in configs)))
-    return list(points)[: MAX_SEEDS + 1]
+    return list(points)[: MAX_SEEDS + len(first)]

@@ -172,6 +172,12 @@ def _obeying(
     names = [axis.name for axis in axes]
     due: list[list[Rule]] = [[] for _ in axes]  # the rules that each axis completes
     for rule in family.rules.get(variant, ()):
+        unknown = ", ".join(name for name in rule.parameters if name not in names)
+        if unknown or not rule.parameters:
+            raise InvalidConfig(
+                f"{family.name}: the rule {rule.reason!r} of {variant} reads {unknown or 'no parameter'}; "
+                f"there are {', '.join(names)}"
+            )
         due[max(names.index(name) for name in rule.parameters)].append(rule)
     below = [prod(len(axis.values) for axis in axes[depth + 1 :]) for depth in range(len(axes))]
     chosen: dict[str, Value] = {}

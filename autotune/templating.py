@@ -34,6 +34,15 @@ def wgsl(template: str, context: Mapping[str, Any]) -> str:
     return _tidy(text)
 
 
+def _starts_a_block(code: str, before: str, depth: int) -> bool:
+    """Whether a blank line belongs before this line: a comment after code, or what follows a function."""
+    if not before or before.endswith("{"):
+        return False
+    if code.startswith("//"):
+        return depth > 0 or not before.startswith("//")
+    return depth == 0 and before == "}"
+
+
 def _tidy(text: str) -> str:
     """Indent by braces and drop the blank lines that unrolling leaves; the text is meant to be read."""
     lines: list[str] = []
@@ -48,7 +57,7 @@ def _tidy(text: str) -> str:
         if code.lstrip().startswith("//"):
             opened = closed = 0
         leading = 1 if code.startswith("}") else 0
-        if code.startswith("//") and depth and not lines[-1].endswith("{"):
+        if lines and _starts_a_block(code, lines[-1], depth):
             lines.append("")
         lines.append("    " * (depth - leading) + code)
         depth += opened - closed

@@ -18,7 +18,7 @@ import msgspec
 from msgspec import Struct
 
 from autotune import space
-from autotune.digest import template_digest
+from autotune.digest import package_digest, template_digest
 from autotune.errors import AutotuneError
 from autotune.files import lock, unwritable
 from autotune.kernels.base import Family
@@ -40,6 +40,8 @@ class _Header(Struct, frozen=True, kw_only=True):
     driver: str
     runtime: str
     template_digest: str
+    package_digest: str
+    """A fix in the rules or the plan of a family ends the failures that it mends."""
 
 
 class _Event(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -70,7 +72,7 @@ class TrialLog:
     def open(cls, root: Path, family: Family, problem: Problem, profile: DeviceProfile) -> Self:
         """Open the log of this search, or begin it.
 
-        A log with other templates, driver or runtime is set aside as `.old`: its times do not
+        A log with other templates, rules, driver or runtime is set aside as `.old`: its times do not
         compare. Raises CacheUnwritable, and AutotuneError while another process has it open.
         """
         path = entry_path(root / STUDIES, family, problem, profile).with_suffix(".jsonl")
@@ -81,6 +83,7 @@ class TrialLog:
             driver=profile.driver,
             runtime=profile.runtime,
             template_digest=template_digest(family.name),
+            package_digest=package_digest(type(family).__module__),
         )
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -142,6 +145,21 @@ class TrialLog:
         with suppress(OSError):
             self.path.unlink(missing_ok=True)
 
+    def set_aside(self) -> Path | None:
+        """Release the log and keep it as `.old`, from which no search resumes; None where that fails."""
+        kept = None
+        with suppress(OSError):
+            self._file.seek(0)
+            kept = self._keep(self._file.read(_MAX_BYTES + 1))
+        self.discard()
+        return kept
+
+    def _keep(self, content: bytes) -> Path:
+        """A copy, since the lock goes with the file and not with its name."""
+        old = self.path.with_name(f"{self.path.name}.old")
+        old.write_bytes(content)
+        return old
+
     def __enter__(self) -> Self:
         return self
 
@@ -172,8 +190,7 @@ class TrialLog:
             self._replay(family, lines[1:])
             return
         if whole:
-            # a copy, since the lock goes with this file and not with its name
-            self.path.with_name(f"{self.path.name}.old").write_bytes(content)
+            self._keep(content)
         self._file.truncate(0)
         self._append(header)
 

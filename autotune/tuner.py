@@ -93,7 +93,10 @@ class _Tuning:
             raise TuningFailed(f"no config can run this problem here: {_counts(self.space.refused)}")
 
     def run(self) -> TuneResult:
-        """All phases. The log of the search is kept for a resume unless the run came to its end."""
+        """All phases. The log of the search is kept for a resume unless the run came to its end.
+
+        A search without any winner is none to resume: its log is set aside for people to read.
+        """
         log = self._open_log()
         try:
             bench = Bench(self.family, self.problem, self.runtime, seed=self.seed)
@@ -102,6 +105,11 @@ class _Tuning:
             if log is not None and result.ended not in ("interrupted", "device lost"):
                 log.discard()
             return result
+        except TuningFailed as error:
+            kept = log.set_aside() if log is not None else None
+            if kept is None:
+                raise
+            raise TuningFailed(f"{error}; every reason in full is in {kept}", error.example) from error
         finally:
             if log is not None:
                 log.close()
@@ -132,12 +140,13 @@ class _Tuning:
             self.notes.append(f"the search ended early: {error}")
 
     def _may_go_on(self) -> bool:
-        if len(self._ranked()) >= self.budget.trials:
+        if len(self.outcomes) >= len(self.space):
+            self.ended = "exhausted"
+        elif len(self._ranked()) >= self.budget.trials:
             self.ended = "trials"
         elif time.monotonic() - self.started >= self.budget.seconds:
             self.ended = "time"
         else:
-            self.ended = "exhausted"  # true if the search has no candidate left now
             return True
         return False
 
@@ -154,24 +163,25 @@ class _Tuning:
         if not ranked:
             if self.ended == "interrupted":
                 raise KeyboardInterrupt
-            raise TuningFailed(f"no candidate worked, nothing was stored: {_counts(failed)}")
-        decision = finalists.Decision(*ranked[0], default=None, dropped=())
+            raise TuningFailed(
+                f"no candidate worked, nothing was stored: {_counts(failed)}",
+                next((trial for trial in self.outcomes if _failed_like(trial, failed.most_common(1))), None),
+            )
+        decision = finalists.Decision(*ranked[0])
         baseline: Measurement | None = None
-        verified = False
         if self.ended not in ("interrupted", "device lost"):
             try:
                 self._report("final", self.space)
                 finals = finalists.final_round(bench, ranked, seed=self.seed)
-                baseline = self._baseline(bench, ranked[0][1].seconds)
+                baseline = self._baseline(bench, finals, ranked[0][1].seconds)
                 self._report("verify", self.space)
                 decision = finalists.decide(bench, finals, seed=self.seed)
-                verified = True
             except KeyboardInterrupt:
                 self.ended = "interrupted"
             except WorkerError as error:
                 self.ended = "device lost"
                 self.notes.append(f"the final round ended early: {error}")
-        self.notes += decision.dropped
+        self.notes += decision.notes
         return TuneResult(
             problem=self.problem,
             profile=self.profile,
@@ -183,21 +193,21 @@ class _Tuning:
             refused=dict(self.space.refused),
             failed=dict(failed),
             ended=self.ended,
-            verified=verified,
-            path=self._store(decision, baseline, verified),
+            verified=decision.verified,
+            path=self._store(decision, baseline),
             notes=tuple(self.notes),
         )
 
-    def _baseline(self, bench: Bench, best: float) -> Measurement | None:
-        outcome = finalists.baseline(bench, best)
+    def _baseline(
+        self, bench: Bench, finals: list[tuple[Config, Measurement]], best: float
+    ) -> Measurement | None:
+        outcome = finalists.baseline(bench, finals, best)
         if isinstance(outcome, Measurement):
             return outcome
         self.notes.append(f"the naive kernel could not be measured: {outcome.stage}: {outcome.reason}")
         return None
 
-    def _store(
-        self, decision: finalists.Decision, baseline: Measurement | None, verified: bool
-    ) -> Path | None:
+    def _store(self, decision: finalists.Decision, baseline: Measurement | None) -> Path | None:
         new = entry.new_entry(
             self.family,
             self.problem,
@@ -208,7 +218,7 @@ class _Tuning:
             baseline_measurement=baseline,
             trials=len(self._ranked()),
             complete=self.ended not in ("interrupted", "device lost"),
-            verified=verified,
+            verified=decision.verified,
         )
         try:
             old = cache.exact(self.root, self.family, self.problem, self.profile, self.notes)
@@ -278,6 +288,10 @@ def _kind(rejection: Rejection) -> str:
     """Stage and reason with the numbers taken out, to count by."""
     words = " ".join(re.sub(r"[-+]?\d[\d.e+-]*", "#", rejection.reason).split())
     return f"{rejection.stage}: {words[:120]}"
+
+
+def _failed_like(trial: Trial, commonest: list[tuple[str, int]]) -> bool:
+    return isinstance(trial.outcome, Rejection) and [_kind(trial.outcome)] == [kind for kind, _ in commonest]
 
 
 def _counts(reasons: Counter[str]) -> str:

@@ -48,7 +48,8 @@ def prepare(
 ) -> Check:
     """Inputs, poisoned outputs and the float64 reference of a problem.
 
-    `plan` may be the plan of any config: a family's configs share their data buffers. With
+    `plan` may be the plan of any config: a family's configs share their data buffers. Where the
+    reference is NaN (gaps between rows), a kernel must not write. With
     `integers` the inputs are small whole numbers, whose sums are exact in any order, and must be so.
     """
     inputs = family.inputs(problem, seed, integers=integers)
@@ -58,7 +59,11 @@ def prepare(
     contents = {name: _guarded(data, largest) for name, data in inputs.items()}
     for name, values in expected.items():
         poison = _POISON[elements[name]]
-        contents[name] = _guarded(np.full(values.size, poison), largest, poison)
+        before = np.full(values.size, poison)
+        if name in inputs:  # the kernel reads what is there; gaps between rows are poisoned all the same
+            there = inputs[name].ravel()
+            before = np.where(np.isnan(there), poison, there.view(poison.dtype))
+        contents[name] = _guarded(before, largest, poison)
     tolerance = {name: family.tolerance(problem, values) for name, values in expected.items()}
     if integers:
         limit = family.exact_up_to(problem)
@@ -82,14 +87,18 @@ def _guarded(data: NDArray[np.generic], largest: int, poison: Bits | None = None
 def _compare(raw: bytes, expected: Float64, tolerance: Float64, element: str) -> str | None:
     poison = _POISON[element]
     bits = np.frombuffer(raw, dtype=poison.dtype)
-    unwritten = int(np.count_nonzero(bits[: expected.size] == poison))
+    gaps = np.isnan(expected).ravel()
+    unwritten = int(np.count_nonzero((bits[: expected.size] == poison) & ~gaps))
     if unwritten:
         return f"{unwritten} of {expected.size} elements were never written"
     if np.any(bits[expected.size :] != poison):
         return "wrote past the end of the buffer"
+    if np.any(bits[: expected.size][gaps] != poison):
+        return "wrote between the rows"
     got = bits[: expected.size].view(_FLOATS[element]).reshape(expected.shape)
     with np.errstate(invalid="ignore", over="ignore"):
-        wrong: NDArray[np.bool_] = ~(np.abs(got - expected) <= tolerance)  # NaN is wrong too
+        close: NDArray[np.bool_] = np.abs(got - expected) <= tolerance  # NaN is not
+    wrong = ~close & ~gaps.reshape(expected.shape)
     count = int(np.count_nonzero(wrong))
     if count == 0:
         return None

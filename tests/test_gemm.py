@@ -32,7 +32,7 @@ def blocked(**changes):
         lanes_n=8,
         vector=1,
         strips=True,
-        transpose_a=True,
+        k_major_a=True,
         pad_a=0,
         buffering="single",
         unroll_k=4,
@@ -46,7 +46,7 @@ def split_k(*, splits, **changes):
     return SplitK(**blocked(**changes).parameters(), splits=splits)
 
 
-ROW_MAJOR = {"transpose_a": False, "strips": False, "pad_a": 1}
+ROW_MAJOR = {"k_major_a": False, "strips": False, "pad_a": 1}
 TALL = {"tile_m": 64, "thread_m": 8, "lanes_n": 4, "group_m": 8}
 CONFIGS = {
     "naive": Naive(workgroup_x=8, workgroup_y=4),
@@ -55,18 +55,18 @@ CONFIGS = {
     "scalar-single": blocked(),
     "scalar-single-row-major": blocked(**ROW_MAJOR, **TALL),
     "scalar-prefetch": blocked(buffering="prefetch", strips=False, group_m=8),
-    "scalar-prefetch-row-major": blocked(buffering="prefetch", transpose_a=False, tile_k=16),
+    "scalar-prefetch-row-major": blocked(buffering="prefetch", k_major_a=False, tile_k=16),
     "scalar-double": blocked(buffering="double", pad_a=1, tile_n=64, thread_n=8),
     "scalar-double-row-major": blocked(buffering="double", **ROW_MAJOR),
     "vec4-single": blocked(vector=4, strips=False, tile_k=16),
     "vec4-prefetch": blocked(vector=4, buffering="prefetch", pad_a=1, **TALL),
     "vec4-prefetch-row-major": blocked(vector=4, buffering="prefetch", **ROW_MAJOR),
     "vec4-double": blocked(vector=4, buffering="double", unroll_k=8),
-    "vec4-double-row-major": blocked(vector=4, buffering="double", transpose_a=False, group_m=8),
+    "vec4-double-row-major": blocked(vector=4, buffering="double", k_major_a=False, group_m=8),
     "split-scalar": split_k(splits=3),
     "split-vec4-double": split_k(splits=4, vector=4, buffering="double"),
     "split-vec4-prefetch-row-major": split_k(
-        splits=2, vector=4, buffering="prefetch", transpose_a=False, tile_k=16
+        splits=2, vector=4, buffering="prefetch", k_major_a=False, tile_k=16
     ),
     "gemv": Gemv(rows=1, lanes_n=4, threads_k=8, vector=1, unroll_k=1, splits=1),
     "gemv-rows": Gemv(rows=4, lanes_n=2, threads_k=16, vector=4, unroll_k=2, splits=1),
@@ -425,9 +425,9 @@ def workgroup_memory(wgsl):
     total = 0
     for kind in re.findall(r"var<workgroup> \w+: (.*?);", wgsl):
         lengths = [constant(length, names) for length in re.findall(r", ([^,<>]+)>", kind)]
-        (lanes,) = re.findall(r"vec(\d)", kind) or ["1"]
+        lanes = 4 if "vec4" in kind else 1
         (element,) = [aliases[name] for name in re.findall(r"\w+", kind) if name in aliases]
-        total += prod(lengths) * int(lanes) * DTYPE_BYTES[element]
+        total += prod(lengths) * lanes * DTYPE_BYTES[element]
     (size,) = re.findall(r"@workgroup_size\((.*?)\)", wgsl)
     return total, (*(constant(length, names) for length in size.split(",")), 1, 1)[:3]
 

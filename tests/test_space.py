@@ -7,7 +7,9 @@ from msgspec import structs
 
 from autotune import paths, space
 from autotune.errors import InvalidConfig
+from autotune.kernels.base import Rule
 from autotune.kernels.gemm import GEMM, GemmProblem, Naive, Tiled
+from autotune.kernels.gemm.family import Gemm
 from autotune.limits import BASE_LIMITS, base_profile
 
 SHIPPED = space.load_axes(GEMM)
@@ -220,3 +222,15 @@ def test_untrusted_parameters_become_a_config_or_a_reason(variant, parameters, s
     with pytest.raises(InvalidConfig) as caught:
         space.config_from(GEMM, variant, parameters)
     assert says in str(caught.value)
+
+
+@pytest.mark.parametrize(("reads", "named"), [(("tile", "vectors"), "vectors"), ((), "no parameter")])
+def test_a_rule_that_reads_an_unknown_parameter_is_refused_with_its_reason(reads, named):
+    class Mistaken(Gemm):
+        rules = {"tiled": (Rule(reads, "too wide", lambda *_: True),)}  # noqa: RUF012
+
+    problem = GemmProblem(m=8, n=8, k=8)
+    with pytest.raises(
+        InvalidConfig, match=f"gemm: the rule 'too wide' of tiled reads {named}; there are tile"
+    ):
+        space.legal(Mistaken(), problem, base_profile(), {"tiled": SHIPPED["tiled"]})

@@ -10,7 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from autotune import trial_log
+from autotune.digest import package_digest
 from autotune.errors import AutotuneError, CacheUnwritable
+from autotune.kernels import gemm
 from autotune.model import Rejection, Trial
 from autotune.trial_log import TrialLog
 
@@ -208,6 +210,40 @@ def test_a_log_of_other_templates_is_set_aside(tmp_path, monkeypatch):
     with open_log(tmp_path) as log:
         assert log.trials == ()
     assert path.with_name(f"{path.name}.old").read_bytes() == before
+
+
+def test_a_log_of_other_rules_is_set_aside(tmp_path, monkeypatch):
+    path = record(tmp_path)
+    monkeypatch.setattr(trial_log, "package_digest", lambda _: "0" * 16)
+    with open_log(tmp_path) as log:
+        assert log.trials == ()
+    assert path.with_name(f"{path.name}.old").exists()
+
+
+def test_the_digest_of_a_package_covers_all_its_modules_and_no_other_family_s():
+    package = Path(gemm.__file__).parent
+    assert package_digest("autotune.kernels.gemm.family") == package_digest("autotune.kernels.gemm")
+    names = {path.name for path in package.rglob("*.py")}
+    assert {"rules.py", "plan.py"} <= names
+    assert (
+        len(
+            {
+                package_digest(name)
+                for name in ("autotune.kernels.gemm", "autotune.kernels.base", "fake_family")
+            }
+        )
+        == 3
+    )
+
+
+def test_a_log_set_aside_can_be_read_but_is_not_resumed(tmp_path):
+    path = record(tmp_path)
+    before = path.read_bytes()
+    log = open_log(tmp_path)
+    assert log.set_aside().read_bytes() == before
+    log.close()
+    with open_log(tmp_path) as log:
+        assert log.trials == ()
 
 
 @pytest.mark.parametrize("changes", [{"driver": "560"}, {"runtime": "wgpu-native 30"}])

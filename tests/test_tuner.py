@@ -12,9 +12,13 @@ import numpy as np
 import pytest
 from fake_family import device, seconds
 
-from autotune import cache, entry, layout, paths, space, trial_log
+from autotune import cache, console, entry, finalists, layout, paths, space, trial_log
+from autotune.candidate import Bench
 from autotune.errors import AutotuneError, CacheUnwritable, NoAdapter, TuningFailed, WorkerError
+from autotune.kernels.base import Rule
 from autotune.kernels.gemm import GEMM, GemmProblem, Naive, Tiled
+from autotune.kernels.gemm.family import Gemm
+from autotune.model import Rejection
 from autotune.runtime.base import CandidateFailed
 from autotune.runtime.process import WorkerRuntime
 from autotune.space import Axis
@@ -36,6 +40,9 @@ ALL = 16 + 3 + 1
 
 def naive(x, y):
     return Naive(workgroup_x=x, workgroup_y=y)
+
+
+NAIVE = naive(16, 16)
 
 
 def tiled(tile):
@@ -190,6 +197,11 @@ def test_a_space_smaller_than_the_trials_is_run_once_and_the_search_says_so(root
     assert result.config == FASTEST
 
 
+def test_a_space_as_large_as_the_trials_was_searched_to_its_end(root):
+    result = run(root, FakeRuntime(), trials=ALL)
+    assert (result.measured, result.ended) == (ALL, "exhausted")
+
+
 def test_the_time_limit_ends_the_search_with_what_it_has(root, monkeypatch):
     clock = SimpleNamespace(now=0.0)
     monkeypatch.setattr("autotune.tuner.time", SimpleNamespace(monotonic=lambda: clock.now))
@@ -245,6 +257,44 @@ def test_when_every_candidate_fails_the_reasons_are_counted_and_nothing_is_store
     assert list(layout.entry_files(root, "gemm")) == []
 
 
+def test_when_every_candidate_fails_one_whole_reason_is_shown(root, capsys):
+    diagnostics = "\nShader '' parsing error\n   |  let x = y;\n   |          ^ unknown identifier\n"
+
+    def play(what, config, _sizes):
+        if what == "compile":
+            raise CandidateFailed("compile", diagnostics if config.variant == "naive" else "odd")
+
+    with pytest.raises(TuningFailed) as caught:
+        run(root, FakeRuntime(play=play))
+    assert caught.value.example.config == NAIVE
+    assert caught.value.example.outcome == Rejection(stage="compile", reason=diagnostics)
+    console.failed(caught.value)
+    first, config, stage, *reason = capsys.readouterr().err.splitlines()
+    assert first.startswith("error: no candidate worked")
+    assert config == "  for example naive workgroup_x=16 workgroup_y=16"
+    assert [stage, *reason] == ["  compile:", *("    " + line for line in diagnostics.strip().splitlines())]
+
+
+@pytest.mark.parametrize("phase", ["search", "verify"])
+def test_a_search_without_a_winner_begins_anew_and_its_reasons_stay_readable(root, phase):
+    first = FakeRuntime()
+
+    def play(what, *_):
+        if what == "run" and first.phase == phase:
+            raise CandidateFailed("run", "all of it")
+
+    first.play = play
+    with pytest.raises(TuningFailed) as caught:
+        run(root, first)
+    old = log_path(root).with_name(log_path(root).name + ".old")
+    assert str(old) in str(caught.value)
+    assert old.read_text().count('"finished"') == ALL
+    assert not log_path(root).exists()
+    second = FakeRuntime()
+    assert run(root, second).config == FASTEST
+    assert len(second.tried) == ALL
+
+
 def test_a_wrong_candidate_is_neither_chosen_nor_cached(root):
     def play(what, config, _sizes):
         return 1.0 if what == "run" and config == FASTEST else None
@@ -298,6 +348,45 @@ def test_when_every_finalist_is_wrong_at_other_sizes_nothing_is_stored(root):
     assert stored(root) is None
 
 
+class Careless(Gemm):
+    """Names neighbours for which its own rules exclude the tiled kernels, or that no device holds."""
+
+    rules = {"tiled": (Rule(("tile",), "m is odd", lambda p, _: p.m % 2 == 0),)}  # noqa: RUF012
+    sizes = ((33, 8, 8), (1 << 13, 1 << 13, 8))
+
+    def neighbours(self, *_):
+        return [GemmProblem(m=m, n=n, k=k) for m, n, k in self.sizes]
+
+
+@pytest.mark.parametrize("right", [True, False])
+def test_a_neighbour_that_the_rules_exclude_or_no_device_holds_says_nothing_against_a_config(right):
+    def play(what, _config, sizes):
+        return 1.0 if what == "run" and sizes["m"] == 33 and not right else None
+
+    runtime = FakeRuntime(play=play)
+    bench = Bench(Careless(), PROBLEM, runtime, seed=0)
+    first = finalists.decide(bench, [(FASTEST, seconds(1e-3)), (NAIVE, seconds(2e-3))], seed=0)
+    assert (first.config, first.verified) == (FASTEST, right)  # nowhere proved is not verified
+    notes = [note.partition(" was not judged at ")[2] for note in first.notes]
+    assert notes[-1].startswith("8192x8192x8-f32: a matrix exceeds the largest storage binding")
+    assert notes[:-1] == ([] if right else ["33x8x8-f32: m is odd"])
+
+
+def test_a_rule_that_only_spares_the_search_the_useless_excuses_nothing():
+    class Frugal(Careless):
+        rules = {  # noqa: RUF012
+            "tiled": (Rule(("tile",), "m is odd", lambda p, _: p.m % 2 == 0, needed=False),)
+        }
+
+    def play(what, config, sizes):
+        return 1.0 if what == "run" and config == FASTEST and sizes["m"] == 33 else None
+
+    bench = Bench(Frugal(), PROBLEM, FakeRuntime(play=play), seed=0)
+    decision = finalists.decide(bench, [(FASTEST, seconds(1e-3)), (NAIVE, seconds(2e-3))], seed=0)
+    assert (decision.config, decision.verified) == (NAIVE, True)
+    assert "was wrong at another size: 33x8x8-f32" in decision.notes[0]
+
+
 def test_a_device_lost_for_good_leaves_the_best_so_far(root):
     def play(what, config, _sizes):
         if what == "compile" and config.variant == "naive":
@@ -332,6 +421,27 @@ def test_the_result_is_never_slower_than_the_default(root):
     result = run(root, runtime)
     assert result.config == DEFAULT
     assert result.measurement.seconds <= result.default_measurement.seconds
+
+
+def test_the_result_is_never_slower_than_the_naive_kernel(root):
+    runtime = FakeRuntime()
+
+    def play(what, config, _sizes):  # the naive kernel was measured in a bad moment
+        if what == "time" and config == NAIVE:
+            return 0.9e-3 if runtime.phase == "final" else 3.5e-3
+        return None
+
+    runtime.play = play
+    result = run(root, runtime, trials=ALL)
+    assert result.config == NAIVE
+    assert result.measurement == result.baseline_measurement
+
+
+def test_a_hopeless_naive_kernel_is_kept_out_of_the_final_round_but_measured(root):
+    runtime = FakeRuntime({NAIVE: 9.0})
+    result = run(root, runtime)
+    assert result.baseline_measurement.seconds == pytest.approx(9.0)
+    assert runtime.finals.count(NAIVE) == 1  # for the comparison, after the round
 
 
 def test_the_final_round_decides_not_the_first_impression(root):
@@ -423,8 +533,8 @@ def test_winners_of_neighbours_in_the_cache_are_tried_first(root):
         )
         cache.store(root, GEMM, one)
     runtime = FakeRuntime()
-    run(root, runtime, trials=3)
-    assert runtime.tried == [DEFAULT, odd, THIRD]
+    run(root, runtime, trials=4)
+    assert runtime.tried == [DEFAULT, NAIVE, odd, THIRD]
 
 
 # -- interrupted and resumed -------------------------------------------------------------------------
@@ -644,3 +754,41 @@ def test_a_disk_that_fills_up_costs_the_resume_but_not_the_result(root, monkeypa
     monkeypatch.setattr(TrialLog, "finished", full)
     assert run(root, FakeRuntime()).config == FASTEST
     assert len(calls) > 3
+
+
+class Misnamed(Gemm):
+    """Calls its data what the plan does not."""
+
+    wrong: dict = {}  # noqa: RUF012
+
+    def inputs(self, problem, seed, *, integers):
+        return self.wrong.get("inputs") or super().inputs(problem, seed, integers=integers)
+
+    def reference(self, problem, inputs):
+        return self.wrong.get("reference") or super().reference(problem, inputs)
+
+
+VECTOR = np.zeros(4, np.float32)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"inputs": {"a": VECTOR}}, r"gemm: inputs\(\) gives a, but the input buffers of its plan are a, b"),
+        ({"reference": {"z": VECTOR}}, r"gemm: reference\(\) gives z, but the output buffers .* are c"),
+        ({"reference": {"c": VECTOR, "z": VECTOR}}, r"gemm: reference\(\) gives c, z, but"),
+    ],
+    ids=["missing input", "unknown output", "one output too many"],
+)
+def test_data_that_the_plan_does_not_name_is_one_clear_line(wrong, message):
+    family = Misnamed()
+    family.wrong = wrong
+    with pytest.raises(AutotuneError, match=message):
+        Bench(family, PROBLEM, FakeRuntime(), seed=0)
+
+
+def test_an_input_too_many_is_one_clear_line():
+    family = Misnamed()
+    family.wrong = {"inputs": {**GEMM.inputs(PROBLEM, 0, integers=True), "alpha": VECTOR}}
+    with pytest.raises(AutotuneError, match=r"inputs\(\) gives a, alpha, b, but the input buffers"):
+        Bench(family, PROBLEM, FakeRuntime(), seed=0)

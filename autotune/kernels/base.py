@@ -1,8 +1,9 @@
 """What a kernel family must say about itself; everything generic asks through this.
 
-To add a family: a module here that subclasses `Family`, its templates, its search space, and one
-line in `autotune.kernels.KERNELS`. The CLI command, the tuner, the cache, the export and the
-correctness tests follow from it.
+To add a family: a package here with a subclass of `Family`, its templates, its search space, and one
+import and one line in `autotune.kernels.KERNELS`. The CLI command, the tuner, the cache, the export and
+the correctness tests (tests/test_families.py) follow from it. What the docstrings here ask for, those
+tests check.
 """
 
 from abc import ABC, abstractmethod
@@ -22,12 +23,15 @@ if TYPE_CHECKING:  # the look-up path must not import numpy
 
 
 class Option(Struct, frozen=True):
-    """One command-line option of a family's problem. `kind` is `int`, `bool` or a tuple of choices."""
+    """One command-line option of a family's problem.
+
+    `kind` is `int`, `float`, `bool` or a tuple of choices.
+    """
 
     name: str
     help: str
-    kind: type[int] | type[bool] | tuple[str, ...]
-    default: int | bool | str | None = None
+    kind: type[int] | type[bool] | type[float] | tuple[str, ...]
+    default: int | bool | float | str | None = None
 
 
 Parameters = Mapping[str, Any]
@@ -46,6 +50,8 @@ class Rule(Struct, frozen=True):
     reason: str
     holds: Callable[[Any, Parameters], bool]
     """Takes the problem and the parameters."""
+    needed: bool = True
+    """False where the rule only spares the search what is of no use: results would be right all the same."""
 
 
 class Resources(Struct, frozen=True):
@@ -90,21 +96,33 @@ class Family(ABC):
             if not rule.holds(problem, parameters):
                 yield rule.reason
 
+    def unfit(self, problem: Any, config: Config) -> str | None:
+        """Why the config's results for the problem need not be right; None where they must be."""
+        parameters = config.parameters()
+        rules = (rule for rule in self.rules.get(config.variant, ()) if rule.needed)
+        return next((rule.reason for rule in rules if not rule.holds(problem, parameters)), None)
+
     @abstractmethod
     def resources(self, problem: Any, config: Any) -> tuple[Resources, ...]:
-        """What each pass of the config needs, for the check against the device's limits."""
+        """What each pass of the config needs, for the check against the device's limits: the same as
+        `limits.needs` reads off the rendered plan, known without rendering it."""
 
     @abstractmethod
     def default(self, problem: Any, profile: DeviceProfile | None) -> Config:
-        """The portable default: legal wherever WebGPU's base limits hold."""
+        """The portable default: legal for every problem, wherever WebGPU's base limits hold."""
 
     @abstractmethod
     def baseline(self, problem: Any, profile: DeviceProfile | None) -> Config:
-        """The naive config that speed-ups are told against."""
+        """The naive config that speed-ups are told against: legal for every problem too. Where it is a point
+        of the search space, it is among the first that are tried, and may win."""
 
     @abstractmethod
     def plan(self, problem: Any, config: Any, *, specialize: bool) -> Plan:
-        """Render the config into WGSL passes. `specialize` bakes the sizes in."""
+        """Render the config into WGSL passes. `specialize` bakes the sizes in: no uniform buffer then.
+
+        All configs of a problem share the names, types and shapes of their input and output buffers; only
+        scratch buffers may differ. Each pass's `workgroup_size` repeats what its text declares.
+        """
 
     @abstractmethod
     def flops(self, problem: Any) -> float:
@@ -117,12 +135,15 @@ class Family(ABC):
 
     @abstractmethod
     def neighbours(self, problem: Any, config: Any) -> list[Problem]:
-        """Small ragged problems on which a winner must be right too."""
+        """Small ragged problems on which a winner must be right too. The config is legal for them; where it
+        is not, a wrong result says nothing against it, and a winner that nothing was said about is not
+        verified."""
 
     @abstractmethod
     def inputs(self, problem: Any, seed: int, *, integers: bool) -> "dict[str, Array]":
-        """Non-symmetric input data by buffer name. With `integers`, small whole numbers whose
-        sums are exact in any order."""
+        """Non-symmetric data for every buffer of the plan whose role is input, by its name, and for those
+        outputs whose contents before the run matter. With `integers`, small whole numbers whose sums
+        are exact in any order."""
 
     @abstractmethod
     def exact_up_to(self, problem: Any) -> float:
@@ -130,7 +151,7 @@ class Family(ABC):
 
     @abstractmethod
     def reference(self, problem: Any, inputs: "Mapping[str, Array]") -> "dict[str, Float64]":
-        """The outputs in float64, by buffer name."""
+        """The results in float64: for every buffer whose role is output, by its name, in its shape."""
 
     @abstractmethod
     def tolerance(self, problem: Any, expected: "Float64") -> "Float64":

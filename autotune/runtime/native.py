@@ -181,7 +181,10 @@ class _Compiled:
         own: dict[str, Any] = {}
         for buffer in plan.buffers:
             if buffer.role == "uniform":
-                values = struct.pack(f"<{len(plan.uniform)}I", *(plan.sizes[name] for name in plan.uniform))
+                kinds = "".join("I" if name in plan.sizes else "f" for name in plan.uniform)
+                values = struct.pack(
+                    f"<{kinds}", *((plan.sizes | plan.scalars)[name] for name in plan.uniform)
+                )
                 own[buffer.name] = device.create_buffer_with_data(
                     data=values.ljust(-(-len(values) // 16) * 16, b"\0"), usage=usage.UNIFORM
                 )

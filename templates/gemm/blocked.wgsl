@@ -23,7 +23,7 @@ enable f16;
 //   vector               elements a memory access moves: 4 (K and N multiples of 4) or 1
 //   strips               true: an invocation's vec4s lie a stripe apart (neighbours read neighbours);
 //                        false: they are contiguous
-//   transpose_a          true: A's tile is stored k-major, so a vec4 of it holds four rows;
+//   k_major_a          true: A's tile is stored k-major, so a vec4 of it holds four rows;
 //                        false: row-major, a vec4 holds four k
 //   pad_a                vec4s added to each row of A's tile against bank conflicts, 0 or 1
 //   buffering            single: load, wait, compute; prefetch: the next tile waits in registers;
@@ -37,12 +37,22 @@ enable f16;
 //# set invocations = threads_m * threads_n
 //# set quads_n = thread_n // 4
 //# set buffers = 2 if buffering == "double" else 1
-
+//# set along_a = "outer" if transpose_a else "k"
+//# set along_b = "k" if transpose_b else "outer"
+//# set op_a = {"x": "a", "across": tile_m, "along": along_a, "k_major": k_major_a, "tile": "tile_row", "size": "sizes.m", "ld": lda, "start": "a_start"}
+//# set op_b = {"x": "b", "across": tile_n, "along": along_b, "k_major": true, "tile": "tile_col", "size": "sizes.n", "ld": ldb, "start": "b_start"}
+{% from "lib/gemm_load.wgsl" import load with context %}
+{% from "lib/gemm_stage.wgsl" import places, fetch, commit with context %}
+{{ "" }}
 {% include "lib/sizes.wgsl" %}
 
 {% include "lib/gemm_operands.wgsl" %}
 
-{% include "lib/gemm_quads.wgsl" %}
+{{ load("a", along_a, "sizes.m", lda) }}
+
+{{ load("b", along_b, "sizes.n", ldb) }}
+
+{% include "lib/gemm_store.wgsl" %}
 
 {% include "lib/grid.wgsl" %}
 
@@ -63,7 +73,7 @@ const GROUP_M = {{ group_m }}u;
 
 // Nested arrays: a constant index is never clamped, and the clamp of a thread's own column is the
 // same expression for every k, so that the compiler keeps one. Flat arrays lose a seventh of the speed.
-//# if transpose_a
+//# if k_major_a
 const PITCH_A = TILE_M / 4u{{ ' + 1u' if pad_a else '' }};  // vec4s a row
 var<workgroup> tile_a: array<array<array<vec4<Staged>, PITCH_A>, TILE_K>, BUFFERS>;  // [k][row / 4]
 //# else
@@ -73,82 +83,25 @@ var<workgroup> tile_a: array<array<array<vec4<Staged>, PITCH_A>, TILE_M>, BUFFER
 var<workgroup> tile_b: array<array<array<vec4<Staged>, TILE_N / 4u>, TILE_K>, BUFFERS>;  // [k][col / 4]
 
 //# set components = ["x", "y", "z", "w"]
-//# set units_a = tile_m * tile_k // (16 if transpose_a else 4)
-//# set units_b = tile_n * tile_k // 4
-//# set steps_a = [units_a // invocations, 1] | max
-//# set steps_b = [units_b // invocations, 1] | max
-//# set rows_a = 4 if transpose_a else 1
-{% macro carried() %}
-//# for s in range(steps_a)
-//# for r in range(rows_a)
-    var next_a_{{ s }}_{{ r }} = vec4<Staged>();
-//# endfor
-//# endfor
-//# for s in range(steps_b)
-    var next_b_{{ s }} = vec4<Staged>();
-//# endfor
-{% endmacro %}
-{% macro fetch_with(k0, suffix) %}
-//# if units_a < invocations
-        if (invocation < {{ units_a }}u) {
-//# endif
-//# for s in range(steps_a)
-//# for r in range(rows_a)
-            next_a_{{ s }}_{{ r }} = load_a{{ suffix }}(row_start_{{ s }}_{{ r }}, {{ k0 }} + a_k);
-//# endfor
-//# endfor
-//# if units_a < invocations
-        }
-//# endif
-//# if units_b < invocations
-        if (invocation < {{ units_b }}u) {
-//# endif
-//# for s in range(steps_b)
-            next_b_{{ s }} = load_b{{ suffix }}({{ k0 }} + b_k_{{ s }}, tile_col + b_col_{{ s }});
-//# endfor
-//# if units_b < invocations
-        }
-//# endif
-{% endmacro %}
-{% macro fetch(k0) %}
+{% macro fetch_tiles(k0) %}
         // Memory -> registers. Only the last tile along K can reach past the end.
         if ({{ k0 }} + TILE_K <= sizes.k) {
-{{ fetch_with(k0, "") }}
+{{ fetch(op_a, k0, "") }}
+{{ fetch(op_b, k0, "") }}
         } else {
-{{ fetch_with(k0, "_tail") }}
+{{ fetch(op_a, k0, "_tail") }}
+{{ fetch(op_b, k0, "_tail") }}
         }
 {% endmacro %}
-{% macro commit(buffer) %}
+{% macro commit_tiles(buffer) %}
         // Registers -> workgroup memory.
-//# if units_a < invocations
-        if (invocation < {{ units_a }}u) {
-//# endif
-//# for s in range(steps_a)
-//# if transpose_a
-//# for c in components
-            tile_a[{{ buffer }}][a_k + {{ loop.index0 }}u][a_row_{{ s }} / 4u] = vec4<Staged>(next_a_{{ s }}_0.{{ c }}, next_a_{{ s }}_1.{{ c }}, next_a_{{ s }}_2.{{ c }}, next_a_{{ s }}_3.{{ c }});
-//# endfor
-//# else
-            tile_a[{{ buffer }}][a_row_{{ s }}][a_k / 4u] = next_a_{{ s }}_0;
-//# endif
-//# endfor
-//# if units_a < invocations
-        }
-//# endif
-//# if units_b < invocations
-        if (invocation < {{ units_b }}u) {
-//# endif
-//# for s in range(steps_b)
-            tile_b[{{ buffer }}][b_k_{{ s }}][b_col_{{ s }} / 4u] = next_b_{{ s }};
-//# endfor
-//# if units_b < invocations
-        }
-//# endif
+{{ commit(op_a, buffer) }}
+{{ commit(op_b, buffer) }}
 {% endmacro %}
 {% macro quad_n(j) %}{{ "pos_n + %du" % (j * threads_n) if strips else "pos_n * %du + %du" % (quads_n, j) }}{% endmacro %}
 {% macro quad_m(i) %}{{ "pos_m + %du" % (i * threads_m) if strips else "pos_m * %du + %du" % (thread_m // 4, i) }}{% endmacro %}
 {% macro row(r) %}
-//# if transpose_a
+//# if k_major_a
 ({{ quad_m(r // 4) }}) * 4u + {{ r % 4 }}u
 //# else
 {{ "pos_m + %du" % (r * threads_m) if strips else "pos_m * %du + %du" % (thread_m, r) }}
@@ -160,7 +113,7 @@ var<workgroup> tile_b: array<array<array<vec4<Staged>, TILE_N / 4u>, TILE_K>, BU
 //# endfor
 {% endmacro %}
 {% macro steps(buffer, k, count) %}
-//# if transpose_a
+//# if k_major_a
 //# for u in range(count)
         {
             // One step of k: the outer product of a column of A's tile and a row of B's.
@@ -213,23 +166,26 @@ fn main(
     // Which tile of C. The whole workgroup leaves together where the grid is larger than the tiles.
     let tiles_m = (sizes.m + TILE_M - 1u) / TILE_M;
     let tiles_n = (sizes.n + TILE_N - 1u) / TILE_N;
-//# if splits > 1
     let id = linear_workgroup(workgroup, grid);
-    if (id >= tiles_m * tiles_n * SPLITS) { return; }
+    if (id >= tiles_m * tiles_n{{ " * SPLITS" if splits > 1 else "" }}{{ " * sizes.batch" if batched else "" }}) { return; }
     let tile = id % (tiles_m * tiles_n);
-    let split = id / (tiles_m * tiles_n);
+//# if batched
+    let entry = id / (tiles_m * tiles_n){{ " % sizes.batch" if splits > 1 else "" }};  // of the batch
+//# endif
+    let a_start = {{ a_start }};
+    let b_start = {{ b_start }};
+//# if splits > 1
+    let split = id / (tiles_m * tiles_n{{ " * sizes.batch" if batched else "" }});
 
     // Which share of K, in whole tiles. A share may be empty; its sums are zero then.
     let share = ((sizes.k + TILE_K - 1u) / TILE_K + SPLITS - 1u) / SPLITS * TILE_K;
     let k_begin = split * share;
     let k_end = min(k_begin + share, sizes.k);
-    let c_start = split * sizes.m * sizes.n;
+    let c_begin = c_start(split, {{ "entry" if batched else "0u" }});
 //# else
-    let tile = linear_workgroup(workgroup, grid);
-    if (tile >= tiles_m * tiles_n) { return; }
     let k_begin = 0u;
     let k_end = sizes.k;
-    let c_start = 0u;
+    let c_begin = c_start(0u, {{ "entry" if batched else "0u" }});
 //# endif
 //# if group_m > 1
     // GROUP_M tile rows are walked column by column, so that they share B's tiles in the cache.
@@ -249,18 +205,8 @@ fn main(
     let pos_n = block % (THREADS_N / LANES_N) * LANES_N + lane % LANES_N;
     let pos_m = block / (THREADS_N / LANES_N) * LANES_M + lane / LANES_N;
 
-    // Which values this invocation carries. Rows past the edge read the last one; they are never stored.
-    let a_k = invocation % (TILE_K / 4u) * 4u;
-//# for s in range(steps_a)
-    let a_row_{{ s }} = (invocation / (TILE_K / 4u) + {{ s * invocations * 4 // tile_k }}u) * {{ rows_a }}u;
-//# for r in range(rows_a)
-    let row_start_{{ s }}_{{ r }} = min(tile_row + a_row_{{ s }} + {{ r }}u, sizes.m - 1u) * sizes.k;
-//# endfor
-//# endfor
-//# for s in range(steps_b)
-    let b_k_{{ s }} = (invocation + {{ s * invocations }}u) / (TILE_N / 4u);
-    let b_col_{{ s }} = (invocation + {{ s * invocations }}u) % (TILE_N / 4u) * 4u;
-//# endfor
+{{ places(op_a) }}
+{{ places(op_b) }}
 
     // The register block: rows of vec4s along N.
 //# for r in range(thread_m)
@@ -269,40 +215,38 @@ fn main(
 //# endfor
 //# endfor
 
-    // What it carries: of A, {{ steps_a }} {{ "block(s) of 4 rows × 4 k" if transpose_a else "vec4(s) along k" }}; of B, {{ steps_b }} vec4(s) along n.
-{{ carried() }}
 //# if buffering == "single"
     for (var k0 = k_begin; k0 < k_end; k0 += TILE_K) {
-{{ fetch("k0") }}
-{{ commit("0") }}
+{{ fetch_tiles("k0") }}
+{{ commit_tiles("0") }}
         workgroupBarrier();
 {{ compute("0") }}
         workgroupBarrier();
     }
 //# elif buffering == "prefetch"
-{{ fetch("k_begin") }}
+{{ fetch_tiles("k_begin") }}
     for (var k0 = k_begin; k0 < k_end; k0 += TILE_K) {
-{{ commit("0") }}
+{{ commit_tiles("0") }}
         workgroupBarrier();
         if (k0 + TILE_K < k_end) {
-{{ fetch("(k0 + TILE_K)") }}
+{{ fetch_tiles("(k0 + TILE_K)") }}
         }
 {{ compute("0") }}
         workgroupBarrier();
     }
 //# else
-{{ fetch("k_begin") }}
-{{ commit("0") }}
+{{ fetch_tiles("k_begin") }}
+{{ commit_tiles("0") }}
     workgroupBarrier();
     var now = 0u;
     for (var k0 = k_begin; k0 < k_end; k0 += TILE_K) {
         let more = k0 + TILE_K < k_end;
         if (more) {
-{{ fetch("(k0 + TILE_K)") }}
+{{ fetch_tiles("(k0 + TILE_K)") }}
         }
 {{ compute("now") }}
         if (more) {
-{{ commit("(1u - now)") }}
+{{ commit_tiles("(1u - now)") }}
         }
         workgroupBarrier();
         now = 1u - now;
@@ -311,7 +255,7 @@ fn main(
 
 //# for r in range(thread_m)
 //# for j in range(quads_n)
-    store_c(c_start, tile_row + {{ row(r) | trim }}, tile_col + ({{ quad_n(j) }}) * 4u, c_{{ r }}_{{ j }});
+    store_c(c_begin, tile_row + {{ row(r) | trim }}, tile_col + ({{ quad_n(j) }}) * 4u, c_{{ r }}_{{ j }});
 //# endfor
 //# endfor
 }

@@ -19,12 +19,18 @@ enable f16;
 //   unroll_k   groups of 4 k an invocation loads before it sums, e.g. 2
 //   splits     workgroups that share K, each with its own partial sums, e.g. 4
 {% from "lib/tree_sum.wgsl" import tree_sum %}
+{% from "lib/gemm_load.wgsl" import load with context %}
 
+{{ "" }}
 {% include "lib/sizes.wgsl" %}
 
 {% include "lib/gemm_operands.wgsl" %}
 
-{% include "lib/gemm_quads.wgsl" %}
+{{ load("a", "k", "sizes.m", lda) }}
+
+{{ load("b", "outer", "sizes.n", ldb) }}
+
+{% include "lib/gemm_store.wgsl" %}
 
 {% include "lib/grid.wgsl" %}
 
@@ -47,12 +53,17 @@ fn main(
     let tiles_n = (sizes.n + LANES_N * 4u - 1u) / (LANES_N * 4u);
     let tiles_m = (sizes.m + ROWS - 1u) / ROWS;
     let id = linear_workgroup(workgroup, grid);
-    if (id >= tiles_n * tiles_m * SPLITS) { return; }
+    if (id >= tiles_n * tiles_m * SPLITS{{ " * sizes.batch" if batched else "" }}) { return; }
     let col = (id % tiles_n * LANES_N + local.x) * 4u;
     let first_row = id / tiles_n % tiles_m * ROWS;
-    let split = id / (tiles_n * tiles_m);
+    let split = id / (tiles_n * tiles_m) % SPLITS;
+//# if batched
+    let entry = id / (tiles_n * tiles_m * SPLITS);  // of the batch
+//# endif
+    let a_start = {{ a_start }};
+    let b_start = {{ b_start }};
 //# for r in range(rows)
-    let row_start_{{ r }} = min(first_row + {{ r }}u, sizes.m - 1u) * sizes.k;
+    let line_{{ r }} = a_start + min(first_row + {{ r }}u, sizes.m - 1u) * {{ lda }};
     var sum_{{ r }} = vec4<Sum>();
 //# endfor
 
@@ -64,12 +75,12 @@ fn main(
         if (k + STEP_K <= sizes.k) {
 //# for u in range(unroll_k)
 //# for s in range(4)
-            let b_{{ u }}_{{ s }} = vec4<Sum>(load_b(k + {{ 4 * u + s }}u, col));
+            let b_{{ u }}_{{ s }} = vec4<Sum>(load_b(b_start, k + {{ 4 * u + s }}u, col));
 //# endfor
 //# endfor
 //# for r in range(rows)
 //# for u in range(unroll_k)
-            let a_{{ r }}_{{ u }} = vec4<Sum>(load_a(row_start_{{ r }}, k + {{ 4 * u }}u));
+            let a_{{ r }}_{{ u }} = vec4<Sum>(load_a(line_{{ r }}, k + {{ 4 * u }}u));
 //# for c in ["x", "y", "z", "w"]
             sum_{{ r }} = fma(vec4<Sum>(a_{{ r }}_{{ u }}.{{ c }}), b_{{ u }}_{{ loop.index0 }}, sum_{{ r }});
 //# endfor
@@ -78,10 +89,10 @@ fn main(
         } else {
             for (var q = k; q < min(k + STEP_K, sizes.k); q += 4u) {
 //# for s in range(4)
-                let b_{{ s }} = vec4<Sum>(load_b_tail(q + {{ s }}u, col));
+                let b_{{ s }} = vec4<Sum>(load_b_tail(b_start, q + {{ s }}u, col));
 //# endfor
 //# for r in range(rows)
-                let a_{{ r }} = vec4<Sum>(load_a_tail(row_start_{{ r }}, q));
+                let a_{{ r }} = vec4<Sum>(load_a_tail(line_{{ r }}, q));
 //# for c in ["x", "y", "z", "w"]
                 sum_{{ r }} = fma(vec4<Sum>(a_{{ r }}.{{ c }}), b_{{ loop.index0 }}, sum_{{ r }});
 //# endfor
@@ -91,12 +102,12 @@ fn main(
     }
 
     // Row by row, the sums of the invocations along K come together.
-    let c_start = split * sizes.m * sizes.n;
+    let c_begin = c_start(split, {{ "entry" if batched else "0u" }});
 //# for r in range(rows)
     partial[local.y][local.x] = sum_{{ r }};
     workgroupBarrier();
 {{ tree_sum("partial", threads_k) }}
-    if (local.y == 0u) { store_c(c_start, first_row + {{ r }}u, col, partial[0][local.x]); }
+    if (local.y == 0u) { store_c(c_begin, first_row + {{ r }}u, col, partial[0][local.x]); }
 //# if not loop.last
     workgroupBarrier();
 //# endif

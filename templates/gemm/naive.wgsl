@@ -12,6 +12,8 @@ enable f16;
 
 {% include "lib/gemm_operands.wgsl" %}
 
+{% include "lib/gemm_store.wgsl" %}
+
 {% include "lib/grid.wgsl" %}
 
 const WORKGROUP_X = {{ workgroup_x }}u;
@@ -23,15 +25,20 @@ fn main(
     @builtin(num_workgroups) grid: vec3<u32>,
     @builtin(local_invocation_id) local: vec3<u32>,
 ) {
+    let tiles_m = (sizes.m + WORKGROUP_Y - 1u) / WORKGROUP_Y;
     let tiles_n = (sizes.n + WORKGROUP_X - 1u) / WORKGROUP_X;
-    let tile = linear_workgroup(workgroup, grid);
+    let id = linear_workgroup(workgroup, grid);
+    let tile = id % (tiles_m * tiles_n);
+    let entry = id / (tiles_m * tiles_n);  // of the batch
     let row = tile / tiles_n * WORKGROUP_Y + local.y;
     let col = tile % tiles_n * WORKGROUP_X + local.x;
-    if (row >= sizes.m || col >= sizes.n) { return; }
+    if (entry >= {{ "sizes.batch" if batched else "1u" }} || row >= sizes.m || col >= sizes.n) { return; }
 
+    let a_start = {{ a_start }};
+    let b_start = {{ b_start }};
     var sum = Sum();
     for (var k = 0u; k < sizes.k; k += 1u) {
-        sum += Sum(a[row * sizes.k + k]) * Sum(b[k * sizes.n + col]);
+        sum += Sum(a[a_start + {{ "k * %s + row" % lda if transpose_a else "row * %s + k" % lda }}]) * Sum(b[b_start + {{ "col * %s + k" % ldb if transpose_b else "k * %s + col" % ldb }}]);
     }
-    c[row * sizes.n + col] = Result(sum);
+    put(c_start(0u, entry), row, col, sum);
 }

@@ -2,26 +2,29 @@
 enable f16;
 
 //# endif
-// Second pass of a GEMM whose K was split: C = Σ over splits of the partial sums, in a fixed order, so that
-// the same input gives the same bits every time.
+// Second pass of a GEMM whose K was split: adds the partial sums in a fixed order, so that the same input
+// gives the same bits every time, and applies the epilogue.
 //
-//   lanes           invocations side by side, {{ "four elements" if vector == 4 else "one element" }} of C each, e.g. 16
+//   lanes           invocations side by side, {{ "four elements" if store_vector == 4 else "one element" }} of C each, e.g. 16
 //   threads_splits  invocations that share the splits, e.g. 16
 {% from "lib/tree_sum.wgsl" import tree_sum %}
 
+{{ "" }}
 {% include "lib/sizes.wgsl" %}
 
 alias Stored = {{ dtype }};
 alias Sum = {{ accumulate }};
-//# set element = "vec4<Sum>" if vector == 4 else "Sum"
-@group(0) @binding(3) var<storage, read_write> c: array<{{ "vec4<Stored>" if vector == 4 else "Stored" }}>;
+//# set element = "vec4<Sum>" if store_vector == 4 else "Sum"
 @group(0) @binding(4) var<storage, read_write> sums: array<{{ element }}>;
+
+{% include "lib/gemm_store.wgsl" %}
 
 {% include "lib/grid.wgsl" %}
 
 const LANES = {{ lanes }}u;
 const THREADS_SPLITS = {{ threads_splits }}u;
 const SPLITS = {{ splits }}u;
+const WIDTH = {{ store_vector }}u;  // elements of C an invocation adds up
 
 var<workgroup> partial: array<array<{{ element }}, LANES>, THREADS_SPLITS>;
 
@@ -31,7 +34,7 @@ fn main(
     @builtin(num_workgroups) grid: vec3<u32>,
     @builtin(local_invocation_id) local: vec3<u32>,
 ) {
-    let elements = sizes.m * sizes.n{{ " / 4u" if vector == 4 else "" }};
+    let elements = {{ "sizes.batch * " if batched else "" }}sizes.m * sizes.n / WIDTH;
     let i = linear_workgroup(workgroup, grid) * LANES + local.x;
     var sum = {{ element }}();
     if (i < elements) {
@@ -42,5 +45,9 @@ fn main(
     partial[local.y][local.x] = sum;
     workgroupBarrier();
 {{ tree_sum("partial", threads_splits) }}
-    if (local.y == 0u && i < elements) { c[i] = {{ "vec4<Stored>" if vector == 4 else "Stored" }}(partial[0][local.x]); }
+    if (local.y == 0u && i < elements) {
+        let row = i * WIDTH / sizes.n;
+        let col = i * WIDTH % sizes.n;
+        put(c_start(0u, row / sizes.m), row % sizes.m, col, partial[0][local.x]);
+    }
 }

@@ -18,6 +18,8 @@ enable f16;
 
 {% include "lib/gemm_operands.wgsl" %}
 
+{% include "lib/gemm_store.wgsl" %}
+
 {% include "lib/grid.wgsl" %}
 
 const TILE = {{ tile }}u;
@@ -31,13 +33,19 @@ fn main(
     @builtin(num_workgroups) grid: vec3<u32>,
     @builtin(local_invocation_id) local: vec3<u32>,
 ) {
+    let tiles_m = (sizes.m + TILE - 1u) / TILE;
     let tiles_n = (sizes.n + TILE - 1u) / TILE;
-    let block = linear_workgroup(workgroup, grid);
+    let id = linear_workgroup(workgroup, grid);
+    let block = id % (tiles_m * tiles_n);
+    let entry = id / (tiles_m * tiles_n);  // of the batch
+    if (entry >= {{ "sizes.batch" if batched else "1u" }}) { return; }  // the whole workgroup leaves together
     let row = block / tiles_n * TILE + local.y;
     let col = block % tiles_n * TILE + local.x;
+    let a_start = {{ a_start }};
+    let b_start = {{ b_start }};
 
     // Rows and columns past the edge read the last one instead; their sums are never stored.
-    let row_start = min(row, sizes.m - 1u) * sizes.k;
+    let row_read = min(row, sizes.m - 1u);
     let col_read = min(col, sizes.n - 1u);
 
     var sum = Sum();
@@ -47,13 +55,13 @@ fn main(
         let k_b = k0 + local.y;
         tile_a[local.y][local.x] = Stored();
         tile_b[local.y][local.x] = Stored();
-        if (k_a < sizes.k) { tile_a[local.y][local.x] = a[row_start + k_a]; }
-        if (k_b < sizes.k) { tile_b[local.y][local.x] = b[k_b * sizes.n + col_read]; }
+        if (k_a < sizes.k) { tile_a[local.y][local.x] = a[a_start + {{ "k_a * %s + row_read" % lda if transpose_a else "row_read * %s + k_a" % lda }}]; }
+        if (k_b < sizes.k) { tile_b[local.y][local.x] = b[b_start + {{ "col_read * %s + k_b" % ldb if transpose_b else "k_b * %s + col_read" % ldb }}]; }
         workgroupBarrier();
         for (var k = 0u; k < TILE; k += 1u) {
             sum += Sum(tile_a[local.y][k]) * Sum(tile_b[k][local.x]);
         }
         workgroupBarrier();
     }
-    if (row < sizes.m && col < sizes.n) { c[row * sizes.n + col] = Result(sum); }
+    if (row < sizes.m && col < sizes.n) { put(c_start(0u, entry), row, col, sum); }
 }

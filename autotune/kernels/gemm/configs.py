@@ -34,7 +34,7 @@ class Blocked(Config, frozen=True, kw_only=True, tag="blocked"):
     lanes_n: Annotated[int, Meta(ge=1, le=LANES)]
     vector: Literal[1, 4]
     strips: bool
-    transpose_a: bool
+    k_major_a: bool
     pad_a: Literal[0, 1]
     buffering: Literal["single", "prefetch", "double"]
     unroll_k: Annotated[int, Meta(ge=1, le=64)]
@@ -58,7 +58,7 @@ class Blocked(Config, frozen=True, kw_only=True, tag="blocked"):
 
     def workgroup_vec4s(self) -> int:
         """vec4s of workgroup memory that the tiles take."""
-        if self.transpose_a:
+        if self.k_major_a:
             tile_a = self.tile_k * (self.tile_m // 4 + self.pad_a)
         else:
             tile_a = self.tile_m * (self.tile_k // 4 + self.pad_a)

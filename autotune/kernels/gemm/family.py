@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from math import log2
 from typing import TYPE_CHECKING, Any, cast
 
+from msgspec import structs
+
 from autotune.errors import InvalidProblem
 from autotune.kernels.base import Family, Option, Resources
 from autotune.kernels.gemm.configs import (
@@ -19,12 +21,30 @@ from autotune.kernels.gemm.configs import (
 )
 from autotune.kernels.gemm.default import default
 from autotune.kernels.gemm.plan import plan, resources
-from autotune.kernels.gemm.problem import GemmProblem, check_problem
+from autotune.kernels.gemm.problem import GemmProblem, check_problem, label
 from autotune.kernels.gemm.rules import BLOCKED_RULES, GEMV_RULES, SPLIT_K_RULES
 from autotune.model import DeviceProfile, Plan, Problem
 
 if TYPE_CHECKING:
     from autotune.kernels.base import Array, Float64
+
+
+_SIZES = ("m", "n", "k", "batch")
+_OF_ONE_KIND = ("dtype", "accumulate", "transpose_a", "transpose_b")
+"""Problems that differ in these have nothing to say about each other."""
+_MINOR = (
+    "out_dtype",
+    "lda",
+    "ldb",
+    "ldc",
+    "broadcast_a",
+    "broadcast_b",
+    "alpha",
+    "beta",
+    "bias",
+    "activation",
+    "residual",
+)
 
 
 def _problem_from_options(values: Mapping[str, Any]) -> GemmProblem:
@@ -33,9 +53,10 @@ def _problem_from_options(values: Mapping[str, Any]) -> GemmProblem:
     missing = [f"--{name}" for name, value in sizes.items() if value is None]
     if missing:
         raise InvalidProblem(f"give --size for a square problem, or {', '.join(missing)} as well")
-    return GemmProblem(
-        **cast("dict[str, int]", sizes), dtype=values["dtype"], accumulate=values["accumulate"]
-    )
+    others: dict[str, Any] = {
+        name: value for name, value in values.items() if name not in ("size", "m", "n", "k")
+    }
+    return GemmProblem(**cast("dict[str, Any]", sizes | others))
 
 
 class Gemm(Family):
@@ -48,15 +69,33 @@ class Gemm(Family):
         "f32": GemmProblem(m=64, n=64, k=64),
         "f16, f32 sums": GemmProblem(m=64, n=64, k=64, dtype="f16"),
         "f16, f16 sums": GemmProblem(m=64, n=64, k=64, dtype="f16", accumulate="f16"),
+        "f32, transposed": GemmProblem(m=64, n=64, k=64, transpose_a=True, transpose_b=True),
+        "f32, batched with an epilogue": GemmProblem(
+            m=32, n=32, k=32, batch=3, beta=0.5, bias=True, activation="gelu", residual=True
+        ),
     }
     rules = {"blocked": BLOCKED_RULES, "split_k": SPLIT_K_RULES, "gemv": GEMV_RULES}  # noqa: RUF012
     options = (
-        Option("size", "M, N and K of a square problem.", int),
+        Option("size", "Those of M, N and K that are not given.", int),
         Option("m", "Rows of A and C.", int),
         Option("n", "Columns of B and C.", int),
         Option("k", "Columns of A, rows of B.", int),
         Option("dtype", "Element type in memory.", ("f32", "f16"), "f32"),
         Option("accumulate", "Type that sums are kept in.", ("f32", "f16"), "f32"),
+        Option("out_dtype", "Element type of C, where it differs.", ("f32", "f16")),
+        Option("batch", "Matrices in a batch.", int, 1),
+        Option("transpose_a", "A is stored K×M.", bool, False),
+        Option("transpose_b", "B is stored N×K.", bool, False),
+        Option("lda", "Elements a row of A takes; 0: rows follow each other.", int, 0),
+        Option("ldb", "The same for B.", int, 0),
+        Option("ldc", "The same for C.", int, 0),
+        Option("broadcast_a", "One A for the whole batch.", bool, False),
+        Option("broadcast_b", "One B for the whole batch.", bool, False),
+        Option("alpha", "Factor of the product.", float, 1.0),
+        Option("beta", "Factor of what C holds before; 0: C is not read.", float, 0.0),
+        Option("bias", "Add a vector along N.", bool, False),
+        Option("activation", "Applied after the bias.", ("none", "relu", "gelu", "silu"), "none"),
+        Option("residual", "Add a matrix after the activation.", bool, False),
     )
 
     def problem_from_options(self, values: Mapping[str, Any]) -> GemmProblem:
@@ -66,8 +105,7 @@ class Gemm(Family):
         check_problem(problem)
 
     def label(self, problem: GemmProblem) -> str:
-        accumulate = "" if problem.accumulate == "f32" else f"-sum{problem.accumulate}"
-        return f"{problem.m}x{problem.n}x{problem.k}-{problem.dtype}{accumulate}"
+        return label(problem)
 
     def resources(self, problem: GemmProblem, config: GemmConfig) -> tuple[Resources, ...]:
         return resources(problem, config)
@@ -82,73 +120,49 @@ class Gemm(Family):
         return plan(problem, config, specialize=specialize)
 
     def flops(self, problem: GemmProblem) -> float:
-        return 2.0 * problem.m * problem.n * problem.k
+        return 2.0 * problem.batch * problem.m * problem.n * problem.k
 
     def distance(self, problem: GemmProblem, other: GemmProblem) -> float:
-        if (problem.dtype, problem.accumulate) != (other.dtype, other.accumulate):
+        if any(getattr(problem, field) != getattr(other, field) for field in _OF_ONE_KIND):
             return float("inf")
-        pairs = ((problem.m, other.m), (problem.n, other.n), (problem.k, other.k))
-        return sum(abs(log2(here / there)) for here, there in pairs)
+        doublings: float = sum(abs(log2(getattr(problem, size) / getattr(other, size))) for size in _SIZES)
+        differences = sum(getattr(problem, field) != getattr(other, field) for field in _MINOR)
+        return float(doublings + 0.25 * differences)
 
     def neighbours(self, problem: GemmProblem, config: GemmConfig) -> list[Problem]:
         rows, cols = tile_of(config)
-        vector = vector_of(config)
+        v = vector_of(config)
+        rows_by = v if problem.transpose_a else 1  # what stays a multiple for vec4 accesses
         depth = max(depth_of(config), 4)
         shapes = (
-            (rows + 1, cols + vector, depth + vector),
-            (rows - 1, max(cols - vector, vector), max(depth - vector, vector)),
-            (2 * rows + 3, vector, 3 * depth),
-            (1, 2 * cols + vector, 3 * depth + vector),
-            (rows + 1, cols + vector, problem.k),  # where sums are as long as the problem's
+            (rows + rows_by, cols + v, depth + v),
+            (max(rows - rows_by, rows_by), max(cols - v, v), max(depth - v, v)),
+            (2 * rows + 3 * rows_by, v, 3 * depth),
+            (rows_by, 2 * cols + v, 3 * depth + v),
+            (rows + rows_by, cols + v, problem.k),  # where sums are as long as the problem's
         )
-        return [
-            GemmProblem(m=max(m, 1), n=n, k=k, dtype=problem.dtype, accumulate=problem.accumulate)
-            for m, n, k in shapes
-        ]
+        small = {"batch": min(problem.batch, 3), "lda": 0, "ldb": 0, "ldc": 0}
+        return [structs.replace(problem, m=m, n=n, k=k, **small) for m, n, k in shapes]
 
     def inputs(self, problem: GemmProblem, seed: int, *, integers: bool) -> "dict[str, Array]":
-        import numpy as np
+        from autotune.kernels.gemm import numeric  # keeps NumPy out of the look-up path
 
-        generator = np.random.default_rng(seed)
-        kind = np.float16 if problem.dtype == "f16" else np.float32
-        matrices: dict[str, Array] = {}
-        for name, shape in (("a", (problem.m, problem.k)), ("b", (problem.k, problem.n))):
-            if integers:
-                matrices[name] = generator.integers(-2, 3, size=shape).astype(kind)
-            else:
-                values = (generator.random(shape, dtype=np.float32) - 0.5).astype(kind)
-                values[np.abs(values) < np.finfo(kind).tiny] = 0  # a device may read these as zero anyway
-                matrices[name] = values
-        return matrices
+        return numeric.inputs(problem, seed, integers=integers)
 
     def reference(self, problem: GemmProblem, inputs: "Mapping[str, Array]") -> "dict[str, Float64]":
-        import numpy as np
+        from autotune.kernels.gemm import numeric
 
-        return {"c": inputs["a"].astype(np.float64) @ inputs["b"].astype(np.float64)}
+        return numeric.reference(problem, inputs)
 
     def exact_up_to(self, problem: GemmProblem) -> float:
-        # Products lie in [-4, 4] and wander, so that six deviations of a partial sum are 12·√K.
-        largest = {"f32": 2.0**24, "f16": 2.0**11}
-        if 12 * problem.k**0.5 > largest[problem.accumulate]:
-            return 0.0
-        return largest[problem.dtype]
+        from autotune.kernels.gemm import numeric
+
+        return numeric.exact_up_to(problem)
 
     def tolerance(self, problem: GemmProblem, expected: "Float64") -> "Float64":
-        """Rounding of K-term sums plus rounding of the stored value.
+        from autotune.kernels.gemm import numeric
 
-        For data in [-½, ½) partial sums grow as √K/12; each of K additions rounds its partial sum by
-        up to u, at random, so errors wander by about u·K/12 (probabilistic rounding analysis: Higham
-        and Mary, SIAM J. Sci. Comput. 2019). Sixteen times that covers millions of elements in any
-        order of summation; one missing term is off by about 1/12, thousands of times more in f32.
-        Results below the smallest normal number may be stored as zero (WGSL, "Floating Point Evaluation").
-        """
-        import numpy as np
-
-        unit = {"f32": 2.0**-24, "f16": 2.0**-11}
-        smallest = {"f32": 2.0**-126, "f16": 2.0**-14}
-        summed = 16.0 * unit[problem.accumulate] * problem.k / 12.0
-        stored = 2.0 * unit[problem.dtype] * np.abs(expected) + smallest[problem.dtype]
-        return np.asarray(summed + stored, dtype=np.float64)
+        return numeric.tolerance(problem, expected)
 
 
 GEMM = Gemm()

@@ -1,6 +1,6 @@
 """From (problem, config) to passes, buffers and what they need of a device."""
 
-from autotune.expression import ceil_div
+from autotune.expression import ceil_div, evaluate
 from autotune.kernels.base import Resources
 from autotune.kernels.gemm.configs import (
     Blocked,
@@ -13,7 +13,7 @@ from autotune.kernels.gemm.configs import (
     vector_of,
 )
 from autotune.kernels.gemm.problem import GemmProblem
-from autotune.model import DTYPE_BYTES, Buffer, Expr, Pass, Plan
+from autotune.model import DTYPE_BYTES, Buffer, Expr, Pass, Plan, Role
 
 _TEMPLATES = {"split_k": "blocked"}
 """Variants that render another variant's template."""
@@ -24,27 +24,27 @@ REDUCE_THREADS = 16
 
 def resources(problem: GemmProblem, config: GemmConfig) -> tuple[Resources, ...]:
     """What each pass needs, without rendering it."""
-    m, n, k = problem.m, problem.n, problem.k
+    m, n = problem.m, problem.n
     rows, cols = tile_of(config)
     splits = splits_of(config)
-    width, sum_width = DTYPE_BYTES[problem.dtype], DTYPE_BYTES[problem.accumulate]
-    a, b, c, sums = m * k * width, k * n * width, m * n * width, splits * m * n * sum_width
+    size = _sizes_in_bytes(problem, splits)
     workgroup_size, workgroup_bytes = _workgroup(problem, config)
+    epilogue = tuple(size[name] for name in _epilogue_buffers(problem))
     main = Resources(
         workgroup_size=workgroup_size,
         workgroup_bytes=workgroup_bytes,
-        workgroups=ceil_div(m, rows) * ceil_div(n, cols) * splits,
-        binding_bytes=(a, b, c if splits == 1 else sums),
+        workgroups=problem.batch * ceil_div(m, rows) * ceil_div(n, cols) * splits,
+        binding_bytes=(size["a"], size["b"], *((size["c"], *epilogue) if splits == 1 else (size["sums"],))),
         features=_features(problem),
     )
     if splits == 1:
         return (main,)
-    vector = vector_of(config)
+    width = _store_vector(problem, vector_of(config))
     reduce = Resources(
         workgroup_size=(REDUCE_LANES, REDUCE_THREADS, 1),
-        workgroup_bytes=_reduce_bytes(problem, vector),
-        workgroups=ceil_div(m * n, REDUCE_LANES * vector),
-        binding_bytes=(c, sums),
+        workgroup_bytes=_reduce_bytes(problem, width),
+        workgroups=ceil_div(problem.batch * m * n, REDUCE_LANES * width),
+        binding_bytes=(size["c"], *epilogue, size["sums"]),
         features=_features(problem),
     )
     return main, reduce
@@ -52,48 +52,148 @@ def resources(problem: GemmProblem, config: GemmConfig) -> tuple[Resources, ...]
 
 def plan(problem: GemmProblem, config: GemmConfig, *, specialize: bool) -> Plan:
     """Render the passes. `specialize` bakes the sizes in."""
-    sizes = {"m": problem.m, "n": problem.n, "k": problem.k}
+    sizes, scalars = _sizes(problem), _scalars(problem)
     splits, vector = splits_of(config), vector_of(config)
-    uniform = (Buffer(name="sizes", role="uniform", element="u32", shape=(len(sizes),), binding=0),)
-    a = Buffer(name="a", role="input", element=problem.dtype, shape=("m", "k"), binding=1)
-    b = Buffer(name="b", role="input", element=problem.dtype, shape=("k", "n"), binding=2)
-    c = Buffer(name="c", role="output", element=problem.dtype, shape=("m", "n"), binding=3)
-    sums = Buffer(
-        name="sums", role="scratch", element=problem.accumulate, shape=(splits, "m", "n"), binding=4
-    )
-    shared = () if specialize else uniform
-    context: dict[str, object] = {
-        "baked": specialize,
-        "size_names": tuple(sizes),
-        "size_values": sizes,
-        "dtype": problem.dtype,
-        "accumulate": problem.accumulate,
-        "f16": problem.dtype == "f16",
-        "vector": vector,
-        "splits": splits,
-    }
-    passes: tuple[Pass, ...]
+    buffers = _buffers(problem, splits, fields=0 if specialize else len(sizes) + len(scalars))
+    context = _context(problem, specialize=specialize) | {"vector": vector, "splits": splits}
+    shared = ["sizes"] if "sizes" in buffers else []
+    epilogue = _epilogue_buffers(problem)
     if splits == 1:
-        passes = (_main_pass(problem, config, context, (*shared, a, b, c)),)
+        passes = [_main_pass(problem, config, context, (*shared, "a", "b", "c", *epilogue))]
     else:
-        passes = (
-            _main_pass(problem, config, context, (*shared, a, b, sums)),
-            _reduce_pass(problem, vector, context, (*shared, c, sums)),
-        )
+        passes = [
+            _main_pass(problem, config, context, (*shared, "a", "b", "sums")),
+            _reduce_pass(problem, _store_vector(problem, vector), context, (*shared, "c", *epilogue, "sums")),
+        ]
     return Plan(
         kernel="gemm",
         variant=config.variant,
         sizes=sizes,
-        uniform=() if specialize else tuple(sizes),
-        buffers=(*shared, a, b, c, *((sums,) if splits > 1 else ())),
-        passes=passes,
+        scalars=scalars,
+        uniform=() if specialize else (*sizes, *scalars),
+        buffers=tuple(buffers.values()),
+        passes=tuple(passes),
         features=_features(problem),
-        multiples={"n": 4, "k": 4} if vector == 4 else {},
+        multiples=_multiples(problem, vector),
     )
 
 
+def _sizes(problem: GemmProblem) -> dict[str, int]:
+    """Sizes that the kernel knows by name. Those that a problem does not need are not there."""
+    lds = {f"ld{x}": getattr(problem, f"ld{x}") for x in "abc" if getattr(problem, f"ld{x}")}
+    batch = {"batch": problem.batch} if problem.batch > 1 else {}
+    return {"m": problem.m, "n": problem.n, "k": problem.k, **batch, **lds}
+
+
+def _scalars(problem: GemmProblem) -> dict[str, float]:
+    alpha = {"alpha": float(problem.alpha)} if problem.alpha != 1 else {}
+    return alpha | ({"beta": float(problem.beta)} if problem.beta != 0 else {})
+
+
+def _columns(problem: GemmProblem) -> dict[str, str]:
+    """Which size is contiguous in each stored matrix."""
+    return {"a": "m" if problem.transpose_a else "k", "b": "k" if problem.transpose_b else "n", "c": "n"}
+
+
+def _context(problem: GemmProblem, *, specialize: bool) -> dict[str, object]:
+    """What the templates ask about the problem."""
+    ld = {
+        x: f"sizes.ld{x}" if getattr(problem, f"ld{x}") else f"sizes.{column}"
+        for x, column in _columns(problem).items()
+    }
+    rows = {
+        "a": "sizes.k" if problem.transpose_a else "sizes.m",
+        "b": "sizes.n" if problem.transpose_b else "sizes.k",
+    }
+    batched = problem.batch > 1
+    starts = {
+        f"{x}_start": "0u"
+        if not batched or getattr(problem, f"broadcast_{x}")
+        else f"entry * {rows[x]} * {ld[x]}"
+        for x in "ab"
+    }
+    scalars = _scalars(problem)
+    return {
+        "baked": specialize,
+        "size_values": _sizes(problem),
+        "scalar_values": scalars,
+        "dtype": problem.dtype,
+        "accumulate": problem.accumulate,
+        "output": problem.output,
+        "f16": bool(_features(problem)),
+        "transpose_a": problem.transpose_a,
+        "transpose_b": problem.transpose_b,
+        **{f"ld{x}": text for x, text in ld.items()},
+        **starts,
+        "batched": batched,
+        "bias": problem.bias,
+        "activation": problem.activation,
+        "residual": problem.residual,
+        "plain": not scalars and not problem.bias and problem.activation == "none" and not problem.residual,
+        "reducing": False,
+        "quads": False,
+        "store_vector": 1,
+    }
+
+
+def _buffers(problem: GemmProblem, splits: int, *, fields: int) -> dict[str, Buffer]:
+    """Every buffer by name; `fields` of the uniform buffer, 0 for none."""
+    found: dict[str, Buffer] = {}
+
+    def add(name: str, role: Role, element: str, shape: tuple[Expr, ...], binding: int) -> None:
+        found[name] = Buffer(name=name, role=role, element=element, shape=shape, binding=binding)
+
+    if fields:
+        add("sizes", "uniform", "u32", (fields,), 0)
+    rows = {"a": "k" if problem.transpose_a else "m", "b": "n" if problem.transpose_b else "k", "c": "m"}
+    for binding, (x, column) in enumerate(_columns(problem).items(), start=1):
+        alone = problem.batch == 1 or (x != "c" and getattr(problem, f"broadcast_{x}"))
+        ld = f"ld{x}" if getattr(problem, f"ld{x}") else column
+        shape = (rows[x], ld) if alone else ("batch", rows[x], ld)
+        add(
+            x,
+            "output" if x == "c" else "input",
+            problem.output if x == "c" else problem.dtype,
+            shape,
+            binding,
+        )
+    if problem.bias:
+        add("bias", "input", problem.dtype, ("n",), 5)
+    if problem.residual:
+        add("residual", "input", problem.output, found["c"].shape, 6)
+    if splits > 1:
+        batch: tuple[Expr, ...] = ("batch",) if problem.batch > 1 else ()
+        add("sums", "scratch", problem.accumulate, (splits, *batch, "m", "n"), 4)
+    return found
+
+
+def _epilogue_buffers(problem: GemmProblem) -> list[str]:
+    return [name for name in ("bias", "residual") if getattr(problem, name)]
+
+
+def _sizes_in_bytes(problem: GemmProblem, splits: int) -> dict[str, int]:
+    sizes = _sizes(problem)
+    return {
+        buffer.name: evaluate({"mul": list(buffer.shape)}, sizes) * DTYPE_BYTES[buffer.element]
+        for buffer in _buffers(problem, splits, fields=0).values()
+    }
+
+
+def _store_vector(problem: GemmProblem, vector: int) -> int:
+    """Elements of C that one store moves, where loads move `vector`."""
+    return 1 if problem.n % 4 or problem.ldc % 4 else vector
+
+
+def _multiples(problem: GemmProblem, vector: int) -> dict[str, int]:
+    """Sizes that must stay multiples of 4 for the accesses of this text."""
+    names: set[str] = {"n", "ldc"} if _store_vector(problem, vector) == 4 else set()
+    if vector == 4:
+        names |= {*list(_columns(problem).values())[:2], "lda", "ldb"}
+    return {name: 4 for name in _sizes(problem) if name in names}
+
+
 def _main_pass(
-    problem: GemmProblem, config: GemmConfig, context: dict[str, object], buffers: tuple[Buffer, ...]
+    problem: GemmProblem, config: GemmConfig, context: dict[str, object], buffers: tuple[str, ...]
 ) -> Pass:
     from autotune.templating import wgsl  # keeps Jinja out of the look-up path
 
@@ -102,37 +202,42 @@ def _main_pass(
     workgroups: list[Expr] = [{"ceilDiv": ["m", rows]}, {"ceilDiv": ["n", cols]}]
     if splits_of(config) > 1:
         workgroups.append(splits_of(config))
-    template = _TEMPLATES.get(config.variant, config.variant)
+    if problem.batch > 1:
+        workgroups.append("batch")
+    if isinstance(config, Blocked | Gemv):
+        context = context | {"quads": True, "store_vector": _store_vector(problem, config.vector)}
     if isinstance(config, Gemv):
         context = context | {"staged": "accumulator"}  # what it loads goes straight into the sums
+    template = _TEMPLATES.get(config.variant, config.variant)
     return Pass(
         wgsl=wgsl(f"gemm/{template}.wgsl", context | config.parameters()),
         entry_point="main",
         workgroup_size=workgroup_size,
         workgroup_bytes=workgroup_bytes,
         workgroups={"mul": workgroups},
-        buffers=tuple(buffer.name for buffer in buffers),
+        buffers=buffers,
     )
 
 
 def _reduce_pass(
-    problem: GemmProblem, vector: int, context: dict[str, object], buffers: tuple[Buffer, ...]
+    problem: GemmProblem, width: int, context: dict[str, object], buffers: tuple[str, ...]
 ) -> Pass:
     from autotune.templating import wgsl
 
-    shape = {"lanes": REDUCE_LANES, "threads_splits": REDUCE_THREADS}
+    own = {"lanes": REDUCE_LANES, "threads_splits": REDUCE_THREADS, "reducing": True, "store_vector": width}
+    batch: list[Expr] = ["batch"] if problem.batch > 1 else []
     return Pass(
-        wgsl=wgsl("gemm/reduce.wgsl", context | shape),
+        wgsl=wgsl("gemm/reduce.wgsl", context | own),
         entry_point="main",
         workgroup_size=(REDUCE_LANES, REDUCE_THREADS, 1),
-        workgroup_bytes=_reduce_bytes(problem, vector),
-        workgroups={"ceilDiv": [{"mul": ["m", "n"]}, REDUCE_LANES * vector]},
-        buffers=tuple(buffer.name for buffer in buffers),
+        workgroup_bytes=_reduce_bytes(problem, width),
+        workgroups={"ceilDiv": [{"mul": [*batch, "m", "n"]}, REDUCE_LANES * width]},
+        buffers=buffers,
     )
 
 
-def _reduce_bytes(problem: GemmProblem, vector: int) -> int:
-    return REDUCE_LANES * REDUCE_THREADS * vector * DTYPE_BYTES[problem.accumulate]
+def _reduce_bytes(problem: GemmProblem, width: int) -> int:
+    return REDUCE_LANES * REDUCE_THREADS * width * DTYPE_BYTES[problem.accumulate]
 
 
 def _workgroup(problem: GemmProblem, config: GemmConfig) -> tuple[tuple[int, int, int], int]:
@@ -150,4 +255,4 @@ def _workgroup(problem: GemmProblem, config: GemmConfig) -> tuple[tuple[int, int
 
 
 def _features(problem: GemmProblem) -> tuple[str, ...]:
-    return ("shader-f16",) if problem.dtype == "f16" else ()
+    return ("shader-f16",) if "f16" in (problem.dtype, problem.output) else ()

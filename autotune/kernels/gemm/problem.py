@@ -1,6 +1,6 @@
-"""What is asked: C = A·B, row-major, with A M×K, B K×N and C M×N."""
+"""What is asked: C = epilogue(alpha · op(A) · op(B) + beta · C), for one pair of matrices or a batch."""
 
-from typing import get_args
+from typing import Literal, get_args
 
 from autotune.errors import InvalidProblem
 from autotune.model import DTYPE_BYTES, Dtype, Problem, Size
@@ -8,27 +8,73 @@ from autotune.model import DTYPE_BYTES, Dtype, Problem, Size
 BYTES_LIMIT = 2**32
 """Kernels index in u32, and browsers compute byte offsets in u32."""
 
+Activation = Literal["none", "relu", "gelu", "silu"]
+
 
 class GemmProblem(Problem, frozen=True, kw_only=True):
-    """C = A·B for an M×K matrix A and a K×N matrix B, both row-major.
+    """C = activation(alpha · op(A) · op(B) + beta · C + bias) + residual, row-major.
 
-    `dtype` is the element type in memory, `accumulate` the type that sums are kept in. An f16 output
-    overflows only at the store, and only past 65,504; f16 sums lose whole numbers past 2,048.
+    op(A) is M×K and op(B) K×N; with `transpose_a` A is stored K×M, with `transpose_b` B is stored N×K.
+    (Column-major matrices are the same problem with operands swapped: Cᵀ = Bᵀ·Aᵀ.) A row of a stored
+    matrix takes `lda`, `ldb`, `ldc` elements, 0 meaning that rows follow each other. The matrices of a
+    batch follow each other too; with `broadcast_a` or `broadcast_b` one matrix serves the whole batch.
+
+    `bias` has N elements, `residual` has the layout of C; `gelu` is the tanh form. With beta = 0, C is
+    never read. `dtype` is the element type in memory, `accumulate` that of sums, `out_dtype` that of C where
+    it differs. An f16 output overflows only at the store, and only past 65,504; f16 sums lose whole
+    numbers past 2,048.
     """
 
     m: Size
     n: Size
     k: Size
+    batch: Size = 1
     dtype: Dtype = "f32"
     accumulate: Dtype = "f32"
+    out_dtype: Dtype | None = None
+    transpose_a: bool = False
+    transpose_b: bool = False
+    lda: int = 0
+    ldb: int = 0
+    ldc: int = 0
+    broadcast_a: bool = False
+    broadcast_b: bool = False
+    alpha: float = 1.0
+    beta: float = 0.0
+    bias: bool = False
+    activation: Activation = "none"
+    residual: bool = False
 
     def __post_init__(self) -> None:
         check_problem(self)
 
+    @property
+    def output(self) -> Dtype:
+        """Element type of C."""
+        return self.out_dtype or self.dtype
+
+    def stored(self, operand: str) -> tuple[int, int, int, int]:
+        """Matrices, rows, columns and elements a row of `a`, `b` or `c` as they lie in memory."""
+        rows, cols, ld, once = {
+            "a": (*_turned(self.m, self.k, self.transpose_a), self.lda, self.broadcast_a),
+            "b": (*_turned(self.k, self.n, self.transpose_b), self.ldb, self.broadcast_b),
+            "c": (self.m, self.n, self.ldc, False),
+        }[operand]
+        return 1 if once else self.batch, rows, cols, ld or cols
+
+    def elements(self, operand: str) -> int:
+        """Elements of memory that `a`, `b` or `c` takes."""
+        matrices, rows, _, ld = self.stored(operand)
+        return matrices * rows * ld
+
+
+def _turned(rows: int, cols: int, transposed: bool) -> tuple[int, int]:
+    return (cols, rows) if transposed else (rows, cols)
+
 
 def check_problem(problem: GemmProblem) -> None:
     """Raise InvalidProblem where sizes are below 1, indices overflow, or types do not go together."""
-    for name in ("m", "n", "k"):
+    for name in ("m", "n", "k", "batch"):
         size = getattr(problem, name)
         if isinstance(size, bool) or not isinstance(size, int) or size < 1:
             raise InvalidProblem(f"{name} must be a whole number of at least 1, not {size!r}")
@@ -36,11 +82,51 @@ def check_problem(problem: GemmProblem) -> None:
         raise InvalidProblem(
             f"{problem.dtype} elements cannot accumulate in {problem.accumulate}; use f32, or f16 with f16"
         )
-    width = DTYPE_BYTES[problem.dtype]
-    shapes = {"A": (problem.m, problem.k), "B": (problem.k, problem.n), "C": (problem.m, problem.n)}
-    for name, (rows, cols) in shapes.items():
-        if rows * cols * width >= BYTES_LIMIT:
+    if problem.out_dtype not in (None, *get_args(Dtype)) or problem.activation not in get_args(Activation):
+        raise InvalidProblem(f"unknown output type {problem.out_dtype!r} or activation {problem.activation!r}")
+    for name in ("alpha", "beta"):
+        value = getattr(problem, name)
+        if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= 1e30:
+            raise InvalidProblem(f"{name} must be a number of at most 1e30, not {value!r}")
+    for operand in ("a", "b", "c"):
+        matrices, rows, cols, ld = problem.stored(operand)
+        if isinstance(ld, bool) or not isinstance(ld, int) or ld < cols:
+            raise InvalidProblem(f"ld{operand} must be 0 or at least the {cols} columns of a row, not {ld!r}")
+        dtype = problem.output if operand == "c" else problem.dtype
+        size = matrices * rows * ld * DTYPE_BYTES[dtype]
+        if size >= BYTES_LIMIT:
+            count = f"{matrices}×" if matrices > 1 else ""
             raise InvalidProblem(
-                f"matrix {name} ({rows}×{cols} {problem.dtype}) takes {rows * cols * width} B; WGSL indexes "
+                f"matrix {operand.upper()} ({count}{rows}×{ld} {dtype}) takes {size} B; WGSL indexes "
                 f"up to {BYTES_LIMIT} B, so split the problem into smaller ones"
             )
+
+
+def label(problem: GemmProblem) -> str:
+    """Short name of a problem, as in `1024x1024x1024-f32` or `8x4096x4096-f16-tb-bias-gelu`."""
+    parts = [f"{problem.m}x{problem.n}x{problem.k}-{problem.dtype}"]
+    if problem.batch > 1:
+        parts[0] = f"{problem.batch}x{parts[0]}"
+    if problem.accumulate != "f32":
+        parts.append(f"sum{problem.accumulate}")
+    if problem.output != problem.dtype:
+        parts.append(f"out{problem.out_dtype}")
+    parts += [
+        word
+        for word, given in (
+            ("ta", problem.transpose_a),
+            ("tb", problem.transpose_b),
+            (f"lda{problem.lda}", problem.lda),
+            (f"ldb{problem.ldb}", problem.ldb),
+            (f"ldc{problem.ldc}", problem.ldc),
+            ("ba", problem.broadcast_a),
+            ("bb", problem.broadcast_b),
+            (f"alpha{problem.alpha:g}", problem.alpha != 1),
+            (f"beta{problem.beta:g}", problem.beta != 0),
+            ("bias", problem.bias),
+            (problem.activation, problem.activation != "none"),
+            ("residual", problem.residual),
+        )
+        if given
+    ]
+    return "-".join(parts)

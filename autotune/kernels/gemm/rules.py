@@ -3,6 +3,7 @@
 from autotune.expression import ceil_div
 from autotune.kernels.base import Parameters, Rule
 from autotune.kernels.gemm.configs import LANES
+from autotune.kernels.gemm.problem import GemmProblem
 
 MAX_REGISTER_BLOCK = 128
 """Accumulators an invocation may keep; more than this spilled on every GPU tried."""
@@ -25,16 +26,29 @@ def _shared_evenly(units: int, invocations: int) -> bool:
     return units <= invocations or units % invocations == 0
 
 
+def vec4_possible(p: GemmProblem) -> bool:
+    """Whether A and B can be read in vec4s: whatever is contiguous in them comes in fours."""
+    return not any(size % 4 for operand in ("a", "b") for size in p.stored(operand)[2:])
+
+
+def _pieces(p: GemmProblem, c: Parameters) -> tuple[int, int]:
+    """Pieces in which A's and B's tiles are carried: vec4s, or 4×4 blocks where a tile is turned around."""
+    turned_a = c["k_major_a"] != p.transpose_a
+    pieces_a = c["tile_m"] * c["tile_k"] // (16 if turned_a else 4)
+    return pieces_a, c["tile_n"] * c["tile_k"] // (16 if p.transpose_b else 4)
+
+
 VECTOR_RULES = (
     Rule(
         ("vector",),
-        "vec4 access needs K and N to be multiples of 4",
-        lambda p, c: c["vector"] == 1 or p.k % 4 == p.n % 4 == 0,
+        "vec4 access needs rows of A and B in multiples of 4",
+        lambda p, c: c["vector"] == 1 or vec4_possible(p),
     ),
     Rule(
         ("vector",),
         "scalar access where vec4 is possible",
-        lambda p, c: c["vector"] == 4 or bool(p.k % 4 or p.n % 4),
+        lambda p, c: c["vector"] == 4 or not vec4_possible(p),
+        needed=False,
     ),
 )
 
@@ -43,11 +57,13 @@ BLOCKED_RULES = (
         ("tile_m",),
         "tile larger than twice the matrix",
         lambda p, c: c["tile_m"] <= max(SMALLEST_TILE, 2 * p.m),
+        needed=False,
     ),
     Rule(
         ("tile_n",),
         "tile larger than twice the matrix",
         lambda p, c: c["tile_n"] <= max(SMALLEST_TILE, 2 * p.n),
+        needed=False,
     ),
     Rule(
         ("tile_m", "thread_m"),
@@ -68,6 +84,7 @@ BLOCKED_RULES = (
         ("thread_m", "thread_n"),
         "register block too large",
         lambda _, c: c["thread_m"] * c["thread_n"] <= MAX_REGISTER_BLOCK,
+        needed=False,
     ),
     Rule(
         ("tile_m", "tile_n", "thread_m", "thread_n"),
@@ -85,22 +102,20 @@ BLOCKED_RULES = (
         lambda _, c: c["tile_m"] // c["thread_m"] % max(LANES // c["lanes_n"], 1) == 0,
     ),
     Rule(
-        ("tile_k", "unroll_k", "transpose_a"),
+        ("tile_k", "unroll_k", "k_major_a"),
         "unrolled steps do not divide the tile's depth",
-        lambda _, c: c["tile_k"] % c["unroll_k"] == 0 and (c["transpose_a"] or c["unroll_k"] % 4 == 0),
+        lambda _, c: c["tile_k"] % c["unroll_k"] == 0 and (c["k_major_a"] or c["unroll_k"] % 4 == 0),
     ),
     Rule(
         ("unroll_k", "thread_m", "thread_n"),
         "too much unrolled code",
         lambda _, c: c["unroll_k"] * c["thread_m"] * c["thread_n"] <= 4 * MAX_UNROLLED,
+        needed=False,
     ),
     Rule(
-        ("tile_m", "tile_n", "tile_k", "thread_m", "thread_n", "transpose_a"),
+        ("tile_m", "tile_n", "tile_k", "thread_m", "thread_n", "k_major_a"),
         "a tile's loads do not go round evenly",
-        lambda _, c: (
-            _shared_evenly(c["tile_m"] * c["tile_k"] // (16 if c["transpose_a"] else 4), _threads(c))
-            and _shared_evenly(c["tile_n"] * c["tile_k"] // 4, _threads(c))
-        ),
+        lambda p, c: all(_shared_evenly(pieces, _threads(c)) for pieces in _pieces(p, c)),
     ),
     Rule(
         ("tile_k", "tile_n", "tile_m", "thread_m", "thread_n"),
@@ -112,6 +127,7 @@ BLOCKED_RULES = (
         ("staged",),
         "staging in the accumulator's type changes nothing here",
         lambda p, c: c["staged"] == "storage" or p.dtype != p.accumulate,
+        needed=False,
     ),
 )
 
@@ -120,18 +136,26 @@ SPLIT_K_RULES = (
     Rule(
         ("tile_m", "tile_n"),
         "splitting K is no use: the tiles of C fill any GPU",
-        lambda p, c: ceil_div(p.m, c["tile_m"]) * ceil_div(p.n, c["tile_n"]) <= MAX_SPLIT_TILES,
+        lambda p, c: p.batch * ceil_div(p.m, c["tile_m"]) * ceil_div(p.n, c["tile_n"]) <= MAX_SPLIT_TILES,
+        needed=False,
     ),
     Rule(
         ("tile_k", "splits"),
         "more splits than K has tiles",
         lambda p, c: c["splits"] * c["tile_k"] <= p.k,
+        needed=False,
     ),
 )
 
 GEMV_RULES = (
+    Rule(("rows",), "gemv reads A and B as they are", lambda p, _: not p.transpose_a and not p.transpose_b),
     *VECTOR_RULES,
-    Rule(("rows",), "gemv is for few rows of A", lambda p, c: p.m <= MAX_GEMV_M and c["rows"] < 2 * p.m),
+    Rule(
+        ("rows",),
+        "gemv is for few rows of A",
+        lambda p, c: p.m <= MAX_GEMV_M and c["rows"] < 2 * p.m,
+        needed=False,
+    ),
     Rule(
         ("lanes_n", "threads_k"),
         f"workgroup not a multiple of {LANES} invocations",
@@ -146,10 +170,12 @@ GEMV_RULES = (
         ("threads_k", "unroll_k", "splits"),
         "more splits than K has rounds",
         lambda p, c: c["splits"] == 1 or c["splits"] * c["threads_k"] * 4 * c["unroll_k"] <= p.k,
+        needed=False,
     ),
     Rule(
         ("rows", "unroll_k"),
         "too much unrolled code",
         lambda _, c: c["rows"] * c["unroll_k"] <= 32,
+        needed=False,
     ),
 )

@@ -15,11 +15,11 @@ MANY_K = 1024
 
 
 def default(problem: GemmQ4Problem) -> GemmQ4Config:
-    """Few rows: stream W. Else 64×64 tiles, or 32×32 where those would leave a GPU, or most of themselves, idle."""
+    """Few rows: stream W. Else 64×64 tiles, or 32×32 where those would leave a GPU idle, or be half empty."""
     if problem.m <= GEMV_ROWS:
         return _gemv(problem)
     tiles = ceil_div(problem.m, 64) * ceil_div(problem.n, 64)
-    fits = min(problem.m, problem.n) >= 32  # else half of a tile would be idle
+    fits = min(problem.m, problem.n) >= 32
     tile, block = (64, 8) if fits and tiles >= ENOUGH_WORKGROUPS else (32, 4)
     return Blocked(
         tile_m=tile,

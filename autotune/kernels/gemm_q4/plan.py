@@ -42,8 +42,8 @@ def plan(problem: GemmQ4Problem, config: GemmQ4Config, *, specialize: bool) -> P
     )
     context: dict[str, object] = {
         "baked": specialize,
-        "size_names": tuple(sizes),
         "size_values": sizes,
+        "scalar_values": {},
         "dtype": dtype,
         "f16": dtype == "f16",
         "group": group,

@@ -30,7 +30,12 @@ def _shared_evenly(units: int, invocations: int) -> bool:
 
 
 GEMV_RULES = (
-    Rule(("rows",), "gemv is for few rows of A", lambda p, c: p.m <= MAX_GEMV_M and c["rows"] < 2 * p.m),
+    Rule(
+        ("rows",),
+        "gemv is for few rows of A",
+        lambda p, c: p.m <= MAX_GEMV_M and c["rows"] < 2 * p.m,
+        needed=False,
+    ),
     Rule(
         ("words",),
         "a load is longer than what K is a multiple of",
@@ -40,11 +45,13 @@ GEMV_RULES = (
         ("rows", "columns"),
         "too many sums an invocation",
         lambda _, c: c["rows"] * c["columns"] <= MAX_SUMS,
+        needed=False,
     ),
     Rule(
         ("lanes_n", "lanes_k"),
         f"workgroup not a multiple of {LANES} invocations",
         lambda _, c: c["lanes_n"] * c["lanes_k"] % LANES == 0,
+        needed=False,
     ),
     Rule(
         ("lanes_k",),
@@ -55,21 +62,25 @@ GEMV_RULES = (
         ("lanes_k", "words"),
         "more invocations along K than K has loads",
         lambda p, c: c["lanes_k"] <= max(LANES, p.k // (CODES * c["words"])),
+        needed=False,
     ),
     Rule(
         ("lanes_k", "words", "unroll_k"),
         "more loads under way than K has",
         lambda p, c: c["unroll_k"] == 1 or c["unroll_k"] * c["lanes_k"] * c["words"] * CODES <= p.k,
+        needed=False,
     ),
     Rule(
         ("columns", "words", "unroll_k"),
         "too many words under way",
         lambda _, c: c["columns"] * c["words"] * c["unroll_k"] <= MAX_WORDS,
+        needed=False,
     ),
     Rule(
         ("rows", "columns", "words", "unroll_k"),
         "too much unrolled code",
         lambda _, c: c["rows"] * c["columns"] * c["words"] * c["unroll_k"] <= MAX_UNROLLED,
+        needed=False,
     ),
 )
 
@@ -78,11 +89,13 @@ BLOCKED_RULES = (
         ("tile_m",),
         "tile larger than twice the matrix",
         lambda p, c: c["tile_m"] <= max(SMALLEST_TILE, 2 * p.m),
+        needed=False,
     ),
     Rule(
         ("tile_n",),
         "tile larger than twice the matrix",
         lambda p, c: c["tile_n"] <= max(SMALLEST_TILE, 2 * p.n),
+        needed=False,
     ),
     Rule(
         ("tile_k",),
@@ -101,6 +114,7 @@ BLOCKED_RULES = (
         ("thread_m", "thread_n"),
         "register block too large",
         lambda _, c: c["thread_m"] * c["thread_n"] <= MAX_REGISTER_BLOCK,
+        needed=False,
     ),
     Rule(
         ("tile_m", "tile_n", "thread_m", "thread_n"),
@@ -132,5 +146,6 @@ BLOCKED_RULES = (
         ("unroll_k", "thread_m", "thread_n"),
         "too much unrolled code",
         lambda _, c: c["unroll_k"] * c["thread_m"] * c["thread_n"] <= MAX_UNROLLED_BLOCK,
+        needed=False,
     ),
 )

@@ -1,0 +1,65 @@
+"""What can be chosen: the variants and their parameters."""
+
+from typing import Annotated, Literal
+
+from msgspec import Meta
+
+from autotune.model import Config
+
+LANES = 32
+"""Neighbouring invocations whose layout over the tile is a parameter."""
+QUAD = 16
+"""int8 in a vec4<u32>, the unit in which tiles are staged and read."""
+
+
+class Naive(Config, frozen=True, kw_only=True, tag="naive"):
+    """One invocation for each element, straight from memory."""
+
+    workgroup_x: Annotated[int, Meta(ge=1, le=1024)]
+    workgroup_y: Annotated[int, Meta(ge=1, le=1024)]
+
+
+class Blocked(Config, frozen=True, kw_only=True, tag="blocked"):
+    """Register blocks of i32 sums over tiles in workgroup memory; the template explains each parameter."""
+
+    tile_m: Annotated[int, Meta(ge=4, le=512)]
+    tile_n: Annotated[int, Meta(ge=4, le=512)]
+    tile_k: Annotated[int, Meta(ge=QUAD, le=256)]
+    thread_m: Annotated[int, Meta(ge=1, le=32)]
+    thread_n: Annotated[int, Meta(ge=4, le=32)]
+    lanes_n: Annotated[int, Meta(ge=1, le=LANES)]
+    vector: Literal[1, 4]
+    pad: Literal[0, 1]
+    buffering: Literal["single", "prefetch", "double"]
+    unroll_k: Annotated[int, Meta(ge=QUAD, le=256)]
+
+    @property
+    def invocations(self) -> int:
+        """Invocations in a workgroup."""
+        return self.tile_m // self.thread_m * (self.tile_n // self.thread_n)
+
+    @property
+    def workgroup_bytes(self) -> int:
+        """Workgroup memory that the tiles of A and B take."""
+        row = (self.tile_k // QUAD + self.pad) * QUAD
+        return (self.tile_m + self.tile_n) * row * (2 if self.buffering == "double" else 1)
+
+
+GemmI8Config = Naive | Blocked
+
+
+def tile_of(config: GemmI8Config) -> tuple[int, int]:
+    """Rows and columns of C that a workgroup computes."""
+    if isinstance(config, Naive):
+        return config.workgroup_y, config.workgroup_x
+    return config.tile_m, config.tile_n
+
+
+def depth_of(config: GemmI8Config) -> int:
+    """How many int8 along K a workgroup takes in one round."""
+    return config.tile_k if isinstance(config, Blocked) else 4
+
+
+def vector_of(config: GemmI8Config) -> int:
+    """Words that one memory access moves."""
+    return config.vector if isinstance(config, Blocked) else 1

@@ -1,0 +1,77 @@
+{#-
+Carrying tiles of an operand from memory to workgroup memory. An operand is described by
+
+  x         its name, "a" or "b"
+  across    extent of its tile across k: TILE_M or TILE_N
+  along     the axis that is contiguous in memory: "k" or "outer"
+  k_major   its tile is [k][outer / 4]; else [outer][k / 4]
+  tile      first line of the tile, as a WGSL expression
+  size, ld, start   lines, elements a row, first element: WGSL expressions
+
+An invocation carries `steps` pieces. Where memory and tile are contiguous along the same axis a piece is
+one vec4; else it is a block of 4×4, turned around on its way through registers.
+-#}
+{% macro lines(op) %}{{ 1 if (op.along == "outer") == op.k_major else 4 }}{% endmacro %}
+{% macro pieces(op) %}{{ op.across * tile_k // (4 * lines(op) | int) }}{% endmacro %}
+{% macro steps(op) %}{{ [pieces(op) | int // invocations, 1] | max }}{% endmacro %}
+
+{% macro places(op) %}
+    // Which pieces of {{ op.x | upper }}'s tile this invocation carries{{ ". Lines past the edge read the last one; they are never stored" if op.along == "k" else "" }}.
+//# set l = lines(op) | int
+//# for s in range(steps(op) | int)
+//# if op.along == "k"
+    let {{ op.x }}_k_{{ s }} = invocation % (TILE_K / 4u) * 4u;
+    let {{ op.x }}_i_{{ s }} = (invocation + {{ s * invocations }}u) / (TILE_K / 4u){{ " * 4u" if l == 4 else "" }};
+//# for r in range(l)
+    let {{ op.x }}_line_{{ s }}_{{ r }} = {{ op.start }} + min({{ op.tile }} + {{ op.x }}_i_{{ s }} + {{ r }}u, {{ op.size }} - 1u) * {{ op.ld }};
+//# endfor
+//# else
+    let {{ op.x }}_k_{{ s }} = (invocation + {{ s * invocations }}u) / {{ op.across // 4 }}u{{ " * 4u" if l == 4 else "" }};
+    let {{ op.x }}_i_{{ s }} = (invocation + {{ s * invocations }}u) % {{ op.across // 4 }}u * 4u;
+//# endif
+//# endfor
+//# for s in range(steps(op) | int)
+//# for r in range(l)
+    var next_{{ op.x }}_{{ s }}_{{ r }} = vec4<Staged>();
+//# endfor
+//# endfor
+{% endmacro %}
+
+{% macro some(op) %}
+//# if pieces(op) | int < invocations
+        if (invocation < {{ pieces(op) }}u) {
+{{ caller() }}
+        }
+//# else
+{{ caller() }}
+//# endif
+{% endmacro %}
+
+{% macro fetch(op, k0, suffix) %}
+{% call some(op) %}
+//# for s in range(steps(op) | int)
+//# for r in range(lines(op) | int)
+//# if op.along == "k"
+            next_{{ op.x }}_{{ s }}_{{ r }} = load_{{ op.x }}{{ suffix }}({{ op.x }}_line_{{ s }}_{{ r }}, {{ k0 }} + {{ op.x }}_k_{{ s }});
+//# else
+            next_{{ op.x }}_{{ s }}_{{ r }} = load_{{ op.x }}{{ suffix }}({{ op.start }}, {{ k0 }} + {{ op.x }}_k_{{ s }} + {{ r }}u, {{ op.tile }} + {{ op.x }}_i_{{ s }});
+//# endif
+//# endfor
+//# endfor
+{% endcall %}
+{% endmacro %}
+
+{% macro commit(op, buffer) %}
+{% call some(op) %}
+//# for s in range(steps(op) | int)
+//# if lines(op) | int == 1
+            tile_{{ op.x }}[{{ buffer }}]{{ place(op, s, 0) }} = next_{{ op.x }}_{{ s }}_0;
+//# else
+//# for c in ["x", "y", "z", "w"]
+            tile_{{ op.x }}[{{ buffer }}]{{ place(op, s, loop.index0) }} = vec4<Staged>(next_{{ op.x }}_{{ s }}_0.{{ c }}, next_{{ op.x }}_{{ s }}_1.{{ c }}, next_{{ op.x }}_{{ s }}_2.{{ c }}, next_{{ op.x }}_{{ s }}_3.{{ c }});
+//# endfor
+//# endif
+//# endfor
+{% endcall %}
+{% endmacro %}
+{% macro place(op, s, c) %}{{ "[%s_k_%d + %du][%s_i_%d / 4u]" % (op.x, s, c, op.x, s) if op.k_major else "[%s_i_%d + %du][%s_k_%d / 4u]" % (op.x, s, c, op.x, s) }}{% endmacro %}

@@ -1,0 +1,94 @@
+"""What an export leaves in its directory."""
+
+import hashlib
+import json
+
+import pytest
+from fake_family import device
+
+from autotune.errors import AutotuneError
+from autotune.export import export
+from autotune.kernels.gemm import GEMM, GemmProblem, Naive, SplitK, Tiled
+from autotune.levels import Answer
+
+PROBLEM = GemmProblem(m=64, n=64, k=512)
+TILED = Tiled(tile=8)
+TWO_PASSES = GEMM.default(PROBLEM, device())
+assert isinstance(TWO_PASSES, SplitK)
+
+
+def write(directory, config=TILED, problem=PROBLEM, **options):
+    answer = Answer(config=config, level="default")
+    paths = export(GEMM, problem, answer, directory, **options)
+    assert paths[-1] == directory / "manifest.json"
+    return json.loads(paths[-1].read_text())
+
+
+def texts(directory):
+    return {path.name for path in directory.iterdir()} - {"manifest.json"}
+
+
+@pytest.mark.parametrize("config", [TILED, TWO_PASSES], ids=["one pass", "two passes"])
+@pytest.mark.parametrize("specialize", [False, True])
+def test_the_manifest_names_every_text_and_what_it_holds(tmp_path, config, specialize):
+    manifest = write(tmp_path, config, specialize=specialize)
+    assert {step["file"] for step in manifest["passes"]} == texts(tmp_path)
+    for step in manifest["passes"]:
+        assert hashlib.sha256((tmp_path / step["file"]).read_bytes()).hexdigest() == step["sha256"]
+    assert manifest["sizesBakedIn"] is specialize
+    assert manifest["tuned"] is None
+    assert bool(manifest["uniform"]) is not specialize
+    assert all(("-baked" in name) is specialize for name in texts(tmp_path))
+
+
+def test_multiples_are_told_unless_the_sizes_are_baked_in(tmp_path):
+    assert write(tmp_path, TWO_PASSES)["sizeMultiples"] == {"n": 4, "k": 4}
+    assert write(tmp_path, TWO_PASSES, specialize=True)["sizeMultiples"] == {}
+
+
+def test_a_second_export_replaces_the_first_and_nothing_else(tmp_path):
+    (tmp_path / "mine.wgsl").write_text("mine")
+    (tmp_path / "index.html").write_text("mine")
+    write(tmp_path, TWO_PASSES)
+    assert len(texts(tmp_path)) == 4
+    write(tmp_path, specialize=True)
+    write(tmp_path, Naive(workgroup_x=8, workgroup_y=8), GemmProblem(m=8, n=8, k=8))
+    assert texts(tmp_path) == {"mine.wgsl", "index.html", "gemm-8x8x8-f32.wgsl"}
+
+
+def test_a_text_that_somebody_changed_is_kept(tmp_path):
+    write(tmp_path)
+    (changed,) = texts(tmp_path)
+    (tmp_path / changed).write_text("mine now")
+    write(tmp_path, problem=GemmProblem(m=8, n=8, k=8))
+    assert texts(tmp_path) == {changed, "gemm-8x8x8-f32.wgsl"}
+
+
+@pytest.mark.parametrize(
+    "manifest",
+    [
+        "",
+        "[]",
+        '{"passes": 3}',
+        '{"passes": [{"file": "../mine.wgsl", "sha256": "DIGEST"}]}',
+        '{"passes": [{"file": "mine.txt", "sha256": "DIGEST"}]}',
+        '{"passes": [{"file": "\\u0000.wgsl", "sha256": "DIGEST"}]}',
+        "[" * 100_000,
+    ],
+)
+def test_a_manifest_that_is_not_ours_removes_nothing(tmp_path, manifest):
+    directory = tmp_path / "kernels"
+    directory.mkdir()
+    mine = [tmp_path / "mine.wgsl", directory / "mine.txt"]
+    for path in mine:
+        path.write_bytes(b"mine")
+    digest = hashlib.sha256(b"mine").hexdigest()
+    (directory / "manifest.json").write_text(manifest.replace("DIGEST", digest))
+    write(directory)
+    assert [path.read_bytes() for path in mine] == [b"mine", b"mine"]
+
+
+def test_a_directory_that_cannot_be_written_is_one_clear_line(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(AutotuneError, match="choose another --out"):
+        write(tmp_path / "file")
