@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 from autotune.kernels.gemm import GemmProblem
 from autotune.kernels.gemm_i8 import GemmI8Problem
+from autotune.kernels.gemm_q4 import GemmQ4Problem
 from autotune.lookup import best_config
 from autotune.plans import render
 
 if TYPE_CHECKING:
     from autotune.tuner import tune
 
-__all__ = ["GemmI8Problem", "GemmProblem", "best_config", "render", "tune"]
+__all__ = ["GemmI8Problem", "GemmProblem", "GemmQ4Problem", "best_config", "render", "tune"]
 
 
 def __getattr__(name: str) -> Any:

@@ -43,7 +43,7 @@ def workgroup_memory(wgsl):
     total = 0
     for kind in re.findall(r"var<workgroup> \w+: (.*?);", wgsl):
         lengths = [constant(length, names) for length in re.findall(r", ([^,<>]+)>", kind)]
-        lanes = 4 if "vec4" in kind else 1
+        (lanes,) = re.findall(r"vec(\d)", kind) or ["1"]
         (element,) = [aliases[name] for name in re.findall(r"\w+", kind) if name in aliases]
-        total += prod(lengths) * lanes * DTYPE_BYTES[element]
+        total += prod(lengths) * int(lanes) * DTYPE_BYTES[element]
     return total

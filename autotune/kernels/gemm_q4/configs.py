@@ -1,0 +1,94 @@
+"""What can be chosen: the variants and their parameters."""
+
+from typing import Annotated, Literal
+
+from msgspec import Meta
+
+from autotune.kernels.gemm_q4.problem import CODES
+from autotune.model import Config
+
+LANES = 32
+"""Neighbouring invocations that a workgroup is made of."""
+LANES_N = 8
+"""Of these, how many lie along N in the blocked kernel."""
+
+
+class Naive(Config, frozen=True, kw_only=True, tag="naive"):
+    """One invocation for each element, straight from memory."""
+
+    workgroup_x: Annotated[int, Meta(ge=1, le=1024)]
+    workgroup_y: Annotated[int, Meta(ge=1, le=1024)]
+
+
+class Gemv(Config, frozen=True, kw_only=True, tag="gemv"):
+    """A few rows of A at a time, with each column of W shared out along K."""
+
+    rows: Annotated[int, Meta(ge=1, le=16)]
+    columns: Literal[1, 2, 4, 8]
+    lanes_n: Annotated[int, Meta(ge=1, le=64)]
+    lanes_k: Annotated[int, Meta(ge=1, le=256)]
+    words: Literal[1, 2, 4]
+    unroll_k: Annotated[int, Meta(ge=1, le=8)]
+
+    @property
+    def step(self) -> int:
+        """k that an invocation takes with one load."""
+        return CODES * self.words
+
+    @property
+    def sums(self) -> int:
+        """Columns whose sums come together at once, as a vector."""
+        return min(self.columns, 4)
+
+
+class Blocked(Config, frozen=True, kw_only=True, tag="blocked"):
+    """Register blocks over tiles in workgroup memory, W dequantised on its way there."""
+
+    tile_m: Annotated[int, Meta(ge=4, le=512)]
+    tile_n: Annotated[int, Meta(ge=4, le=512)]
+    tile_k: Annotated[int, Meta(ge=8, le=128)]
+    thread_m: Annotated[int, Meta(ge=4, le=32)]
+    thread_n: Annotated[int, Meta(ge=4, le=32)]
+    buffering: Literal["single", "prefetch"]
+    unroll_k: Annotated[int, Meta(ge=1, le=128)]
+
+    @property
+    def invocations(self) -> int:
+        """Invocations in a workgroup."""
+        return self.tile_m // self.thread_m * (self.tile_n // self.thread_n)
+
+
+GemmQ4Config = Naive | Gemv | Blocked
+
+
+def tile_of(config: GemmQ4Config) -> tuple[int, int]:
+    """Rows and columns of C that a workgroup computes."""
+    match config:
+        case Naive():
+            return config.workgroup_y, config.workgroup_x
+        case Gemv():
+            return config.rows, config.columns * config.lanes_n
+        case Blocked():
+            return config.tile_m, config.tile_n
+
+
+def depth_of(config: GemmQ4Config) -> int:
+    """How many k a workgroup takes in one round."""
+    match config:
+        case Naive():
+            return CODES
+        case Gemv():
+            return config.step * config.lanes_k * config.unroll_k
+        case Blocked():
+            return config.tile_k
+
+
+def multiple_of(config: GemmQ4Config) -> int:
+    """What K has to be a multiple of, besides the group."""
+    match config:
+        case Naive():
+            return CODES
+        case Gemv():
+            return config.step
+        case Blocked():
+            return config.tile_k

@@ -1,0 +1,151 @@
+"""The family of GEMM with weights in 4 bits: resources, default, plan, and the numeric reference."""
+
+from collections.abc import Mapping
+from math import lcm, log2
+from typing import TYPE_CHECKING, Any
+
+from msgspec import structs
+
+from autotune.errors import InvalidProblem
+from autotune.kernels.base import Family, Option, Resources
+from autotune.kernels.gemm_q4.configs import (
+    Blocked,
+    GemmQ4Config,
+    Gemv,
+    Naive,
+    depth_of,
+    multiple_of,
+    tile_of,
+)
+from autotune.kernels.gemm_q4.default import default
+from autotune.kernels.gemm_q4.packing import dequantize
+from autotune.kernels.gemm_q4.plan import plan, resources
+from autotune.kernels.gemm_q4.problem import CODES, GemmQ4Problem, check_problem
+from autotune.kernels.gemm_q4.rules import BLOCKED_RULES, GEMV_RULES
+from autotune.model import DeviceProfile, Plan, Problem
+
+if TYPE_CHECKING:
+    from autotune.kernels.base import Array, Float64
+
+REFERENCE_COLUMNS = 2048
+"""Columns of W that are held in float64 at a time."""
+
+
+class GemmQ4(Family):
+    """The family."""
+
+    name = "gemm_q4"
+    problem_type = GemmQ4Problem
+    config_types = {"naive": Naive, "gemv": Gemv, "blocked": Blocked}  # noqa: RUF012
+    samples = {  # noqa: RUF012
+        "f32": GemmQ4Problem(m=1, n=64, k=64),
+        "f16": GemmQ4Problem(m=1, n=64, k=64, dtype="f16"),
+    }
+    rules = {"gemv": GEMV_RULES, "blocked": BLOCKED_RULES}  # noqa: RUF012
+    options = (
+        Option("m", "Rows of A and C.", int, 1),
+        Option("n", "Columns of W and C.", int),
+        Option("k", "Columns of A, rows of W.", int),
+        Option("group", "Weights that share a scale: 16, 32, 64 or 128.", int, 32),
+        Option("dtype", "Element type of A, the scales and C.", ("f32", "f16"), "f32"),
+    )
+
+    def problem_from_options(self, values: Mapping[str, Any]) -> GemmQ4Problem:
+        missing = [f"--{name}" for name in ("n", "k") if values.get(name) is None]
+        if missing:
+            raise InvalidProblem(f"give {' and '.join(missing)}")
+        return GemmQ4Problem(**{option.name: values[option.name] for option in self.options})
+
+    def check_problem(self, problem: GemmQ4Problem) -> None:
+        check_problem(problem)
+
+    def label(self, problem: GemmQ4Problem) -> str:
+        return f"{problem.m}x{problem.n}x{problem.k}-group{problem.group}-{problem.dtype}"
+
+    def resources(self, problem: GemmQ4Problem, config: GemmQ4Config) -> tuple[Resources, ...]:
+        return resources(problem, config)
+
+    def default(self, problem: GemmQ4Problem, profile: DeviceProfile | None) -> GemmQ4Config:
+        return default(problem)
+
+    def baseline(self, problem: GemmQ4Problem, profile: DeviceProfile | None) -> GemmQ4Config:
+        return Naive(workgroup_x=16, workgroup_y=16)
+
+    def plan(self, problem: GemmQ4Problem, config: GemmQ4Config, *, specialize: bool) -> Plan:
+        return plan(problem, config, specialize=specialize)
+
+    def flops(self, problem: GemmQ4Problem) -> float:
+        return 2.0 * problem.m * problem.n * problem.k
+
+    def distance(self, problem: GemmQ4Problem, other: GemmQ4Problem) -> float:
+        if (problem.group, problem.dtype) != (other.group, other.dtype):
+            return float("inf")
+        pairs = ((problem.m, other.m), (problem.n, other.n), (problem.k, other.k))
+        return sum(abs(log2(here / there)) for here, there in pairs)
+
+    def neighbours(self, problem: GemmQ4Problem, config: GemmQ4Config) -> list[Problem]:
+        rows, cols = tile_of(config)
+        unit = lcm(problem.group, multiple_of(config))
+        depth = lcm(depth_of(config), unit)
+        shapes = (
+            (rows + 1, cols + 1, depth + unit),
+            (rows - 1, cols - 1, max(depth - unit, unit)),
+            (2 * rows + 3, 1, 3 * depth),
+            (1, 2 * cols + 1, 3 * depth + unit),
+            (rows + 1, cols + 1, problem.k),  # where sums are as long as the problem's
+        )
+        return [structs.replace(problem, m=max(m, 1), n=max(n, 1), k=k) for m, n, k in shapes]
+
+    def inputs(self, problem: GemmQ4Problem, seed: int, *, integers: bool) -> "dict[str, Array]":
+        import numpy as np
+
+        generator = np.random.default_rng(seed)
+        kind = np.float16 if problem.dtype == "f16" else np.float32
+        shape = (problem.m, problem.k)
+        scales_shape = (problem.n, problem.k // problem.group)
+        if integers:
+            a = generator.integers(-2, 3, size=shape).astype(kind)
+            scales = generator.integers(1, 3, size=scales_shape).astype(kind)
+        else:
+            a = (generator.random(shape, dtype=np.float32) - 0.5).astype(kind)
+            a[np.abs(a) < np.finfo(kind).tiny] = 0  # a device may read these as zero anyway
+            scales = ((1 + generator.random(scales_shape, dtype=np.float32)) / 16).astype(kind)
+        words = generator.integers(2**32, size=(problem.n, problem.k // CODES), dtype=np.uint32)
+        return {"a": a, "weights": words, "scales": scales}
+
+    def reference(self, problem: GemmQ4Problem, inputs: "Mapping[str, Array]") -> "dict[str, Float64]":
+        import numpy as np
+
+        a = inputs["a"].astype(np.float64)
+        words, scales = inputs["weights"].astype(np.uint32), inputs["scales"].astype(np.float64)
+        c = np.empty((problem.m, problem.n), np.float64)
+        for first in range(0, problem.n, REFERENCE_COLUMNS):
+            part = slice(first, first + REFERENCE_COLUMNS)
+            c[:, part] = a @ dequantize(words[part], scales[part]).T
+        return {"c": c}
+
+    def exact_up_to(self, problem: GemmQ4Problem) -> float:
+        # Products lie in [-32, 32] and wander by about 10, so that six deviations of a partial sum
+        # are 64·√K: below 2^24 for any K that can be indexed.
+        return {"f32": 2.0**24, "f16": 2.0**11}[problem.dtype]
+
+    def tolerance(self, problem: GemmQ4Problem, expected: "Float64") -> "Float64":
+        """Rounding of K-term sums in f32, plus rounding of the stored value.
+
+        Activations lie in [-½, ½), weights in [-1, 1), so that a product is about 1/8 and partial sums
+        grow as √K/8; each of K additions rounds its partial sum by up to u, at random, so errors wander
+        by about u·K/8 (probabilistic rounding analysis: Higham and Mary, SIAM J. Sci. Comput. 2019).
+        Sixteen times that covers millions of elements in any order of summation; one missing term is off
+        by about 1/8, hundreds of times more at K = 4096. Results below the smallest normal number may be
+        stored as zero (WGSL, "Floating Point Evaluation").
+        """
+        import numpy as np
+
+        unit = {"f32": 2.0**-24, "f16": 2.0**-11}[problem.dtype]
+        smallest = {"f32": 2.0**-126, "f16": 2.0**-14}[problem.dtype]
+        summed = 16.0 * 2.0**-24 * problem.k / 8.0
+        stored = 2.0 * unit * np.abs(expected) + smallest
+        return np.asarray(summed + stored, dtype=np.float64)
+
+
+GEMM_Q4 = GemmQ4()

@@ -1,0 +1,159 @@
+//# if f16
+enable f16;
+
+//# endif
+// GEMM with weights in 4 bits for few rows of A: the matrix-vector product of a language model that
+// writes a token. Every code is used only ROWS times, so memory sets the speed: LANES_K neighbours read
+// a column's codes side by side, several loads under way each, and do as little as they can for a code.
+//
+//                 K →
+//      column n  │0│1│2│..│0│1│2│..│    one row of `weights`: lane l takes every LANES_K-th load of
+//      column n+1│0│1│2│..│0│1│2│..│    WORDS words, for COLUMNS columns at once, so that each
+//                                       value of A that it reads serves them all
+//      Σ over the lanes in workgroup memory
+//
+//   rows      rows of A and C a workgroup takes, e.g. 1
+//   columns   columns of W an invocation takes, e.g. 4
+//   lanes_n   invocations along N, e.g. 4: a workgroup takes lanes_n · columns columns
+//   lanes_k   invocations along K, e.g. 32, a power of two
+//   words     words a load moves, e.g. 4: 32 codes (K must be a multiple of them)
+//   unroll_k  loads an invocation has under way for each column, e.g. 2
+{% from "lib/tree_sum.wgsl" import tree_sum %}
+//# set step = 8 * words
+//# set parts = [step // group, 1] | max
+//# set quads = 2 * words // parts
+//# set sums = [columns, 4] | min
+//# set element = "Sum" if sums == 1 else "vec%d<Sum>" % sums
+//# set components = [".x", ".y", ".z", ".w"]
+
+{% include "lib/sizes.wgsl" %}
+
+{% include "gemm_q4/operands.wgsl" %}
+
+{% include "lib/grid.wgsl" %}
+
+const ROWS = {{ rows }}u;
+const LANES_N = {{ lanes_n }}u;
+const LANES_K = {{ lanes_k }}u;
+const COLUMNS = {{ columns }}u;
+const STEP = {{ step }}u;  // k of a load
+
+// Sums of one row, those of {{ sums }} column(s) an invocation.
+var<workgroup> partial: array<array<{{ element }}, LANES_N>, LANES_K>;
+
+// C[row][col] where it exists.
+fn store_c(row: u32, col: u32, sum: Sum) {
+    if (row < sizes.m && col < sizes.n) { c[row * sizes.n + col] = Stored(sum); }
+}
+
+// sum + x·y
+fn add_dot(sum: Sum, x: vec4<Sum>, y: vec4<Sum>) -> Sum {
+    return fma(x.x, y.x, fma(x.y, y.y, fma(x.z, y.z, fma(x.w, y.w, sum))));
+}
+{% macro component(index) %}{{ "" if words == 1 else components[index] }}{% endmacro %}
+{% macro take(count) %}
+        // Loads first: {{ count }} for each column, and the scales they need.
+//# for u in range(count)
+        let at_{{ u }} = load + {{ u * lanes_k }}u;
+//# for j in range(columns)
+        let words_{{ u }}_{{ j }} = weights[weights_start_{{ j }} + at_{{ u }}];
+//# for p in range(parts)
+//# if parts == 1
+        let scale_{{ u }}_{{ j }}_0 = Sum(scales[scales_start_{{ j }} + at_{{ u }} / {{ group // step }}u]);
+//# else
+        let scale_{{ u }}_{{ j }}_{{ p }} = Sum(scales[scales_start_{{ j }} + at_{{ u }} * {{ parts }}u + {{ p }}u]);
+//# endif
+//# endfor
+//# endfor
+//# endfor
+//# for u in range(count)
+//# for p in range(parts)
+        {
+            // {{ 4 * quads }} k that share a scale.
+//# for r in range(rows)
+//# for j in range(columns)
+            var q_{{ r }}_{{ j }} = Sum();
+//# endfor
+//# endfor
+//# for quad in range(p * quads, (p + 1) * quads)
+            {
+//# for j in range(columns)
+                let w_{{ j }} = four_weights(words_{{ u }}_{{ j }}{{ component(quad // 2) }}{{ " >> 16u" if quad % 2 else "" }});
+//# endfor
+//# for r in range(rows)
+                let a_{{ r }} = vec4<Sum>(a[a_start_{{ r }} + at_{{ u }} * {{ 2 * words }}u + {{ quad }}u]);
+//# for j in range(columns)
+                q_{{ r }}_{{ j }} = add_dot(q_{{ r }}_{{ j }}, a_{{ r }}, w_{{ j }});
+//# endfor
+//# endfor
+            }
+//# endfor
+//# for r in range(rows)
+//# for j in range(columns)
+            sum_{{ r }}_{{ j }} = fma(scale_{{ u }}_{{ j }}_{{ p }}, q_{{ r }}_{{ j }}, sum_{{ r }}_{{ j }});
+//# endfor
+//# endfor
+        }
+//# endfor
+//# endfor
+{% endmacro %}
+
+@compute @workgroup_size({{ lanes_n * lanes_k }})
+fn main(
+    @builtin(workgroup_id) workgroup: vec3<u32>,
+    @builtin(num_workgroups) grid: vec3<u32>,
+    @builtin(local_invocation_index) invocation: u32,
+) {
+    // Workgroups that share columns of W follow each other. Past the last tile, all of one leave together.
+    let tiles_m = (sizes.m + ROWS - 1u) / ROWS;
+    let tiles_n = (sizes.n + LANES_N * COLUMNS - 1u) / (LANES_N * COLUMNS);
+    let id = linear_workgroup(workgroup, grid);
+    if (id >= tiles_m * tiles_n) { return; }
+    let local = vec2<u32>(invocation / LANES_K, invocation % LANES_K);  // place along N, place along K
+    let first_row = id % tiles_m * ROWS;
+    let first_col = (id / tiles_m * LANES_N + local.x) * COLUMNS;
+
+    // Rows and columns past the edge read the last one instead; their sums are never stored.
+    let loads = sizes.k / STEP;  // of a column
+//# for r in range(rows)
+    let a_start_{{ r }} = min(first_row + {{ r }}u, sizes.m - 1u) * (sizes.k / 4u);
+//# endfor
+//# for j in range(columns)
+    let column_{{ j }} = min(first_col + {{ j }}u, sizes.n - 1u);
+    let weights_start_{{ j }} = column_{{ j }} * loads;
+    let scales_start_{{ j }} = column_{{ j }} * (sizes.k / GROUP);
+//# endfor
+//# for r in range(rows)
+//# for j in range(columns)
+    var sum_{{ r }}_{{ j }} = Sum();
+//# endfor
+//# endfor
+
+    var load = local.y;
+//# if unroll_k > 1
+    for (; load + {{ (unroll_k - 1) * lanes_k }}u < loads; load += {{ unroll_k * lanes_k }}u) {
+{{ take(unroll_k) }}
+    }
+//# endif
+    for (; load < loads; load += LANES_K) {
+{{ take(1) }}
+    }
+
+    // Row by row, the sums of the invocations along K come together.
+//# for r in range(rows)
+//# set last_row = loop.last
+//# for first in range(0, columns, sums)
+    partial[local.y][local.x] = {{ element }}({% for j in range(first, first + sums) %}sum_{{ r }}_{{ j }}{{ "" if loop.last else ", " }}{% endfor %});
+    workgroupBarrier();
+{{ tree_sum("partial", lanes_k) }}
+    if (local.y == 0u) {
+//# for j in range(sums)
+        store_c(first_row + {{ r }}u, first_col + {{ first + j }}u, partial[0][local.x]{{ "" if sums == 1 else components[j] }});
+//# endfor
+    }
+//# if not (last_row and loop.last)
+    workgroupBarrier();
+//# endif
+//# endfor
+//# endfor
+}
