@@ -1,9 +1,11 @@
 """What a person sees: progress, results, tables. The only module that prints."""
 
+import os
 import sys
 import textwrap
 import time
 from collections.abc import Sequence
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
@@ -66,7 +68,15 @@ def note(message: str) -> None:
 
 def data(value: Any) -> None:
     """Machine-readable output: JSON on standard output."""
-    sys.stdout.write(msgspec.json.format(msgspec.json.encode(value), indent=2).decode() + "\n")
+    sys.stdout.write(
+        msgspec.json.format(msgspec.json.encode(value, enc_hook=_path_text), indent=2).decode() + "\n"
+    )
+
+
+def _path_text(value: Any) -> str:
+    if isinstance(value, Path):
+        return os.fsencode(value).decode(errors="replace")  # a path need not be UTF-8, JSON must
+    raise NotImplementedError
 
 
 def seconds(value: float) -> str:

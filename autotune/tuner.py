@@ -90,7 +90,11 @@ class _Tuning:
         self.axes = space.load_axes(family)
         self.space = space.legal(family, problem, self.profile, self.axes)
         if not self.space.points:
-            raise TuningFailed(f"no config can run this problem here: {_counts(self.space.refused)}")
+            default = family.default(problem, self.profile)
+            reason = next(space.refusals(family, problem, default, self.profile), None)
+            raise TuningFailed(
+                f"no config can run {family.label(problem)} here: {reason or _counts(self.space.refused)}"
+            )
 
     def run(self) -> TuneResult:
         """All phases. The log of the search is kept for a resume unless the run came to its end.

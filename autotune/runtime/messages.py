@@ -1,4 +1,4 @@
-"""What parent and worker say to each other: tagged msgpack messages, each behind a 4-byte length."""
+"""What parent and worker say to each other: tagged msgpack messages, each behind an 8-byte length."""
 
 import struct
 from typing import IO
@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from autotune.model import DeviceProfile, Plan
 
-_LENGTH = struct.Struct("<I")
+_LENGTH = struct.Struct("<Q")
 
 
 class _Message(Struct, frozen=True, tag=True):

@@ -60,6 +60,10 @@ class Worker:
 
     def ask(self, request: messages.Request, deadline: float) -> messages.Reply:
         """Send a request and wait. Raises WorkerCrashed or WorkerHung; the worker is dead then."""
+        overdue = threading.Timer(deadline, self._process.kill)  # a worker that reads nothing blocks us
+        overdue.daemon = True
+        if isinstance(request, messages.Load):
+            overdue.start()
         try:
             messages.send(cast("IO[bytes]", self._process.stdin), request)
             reply = self._replies.get(timeout=deadline)
@@ -68,6 +72,8 @@ class Worker:
         except queue.Empty:
             self.kill()
             raise WorkerHung(f"no answer within {deadline:g} s; the worker was killed") from None
+        finally:
+            overdue.cancel()
         if reply is None:
             last_words = self._last_words()
             self.kill()
@@ -224,12 +230,19 @@ class WorkerRuntime:
             return reply.profile
         raise WorkerError(f"the adapter cannot be opened: {getattr(reply, 'reason', reply)}")
 
+    def _same_adapter(self, profiles: tuple[DeviceProfile, ...]) -> int:
+        """Where the adapter stands now: where a driver was lost, another must not take its place."""
+        same = [i for i, p in enumerate(profiles) if (p.id, p.name) == (self.profile.id, self.profile.name)]
+        if not same:
+            raise WorkerError(f"the adapter {self.profile.name} ({self.profile.id}) is gone")
+        return self._index if self._index in same else same[0]
+
     def _restart(self) -> None:
         """Start a new worker with the same device, data and compiled plans."""
         self.restarts += 1
         worker = Worker(self._runtime)
         try:
-            _adapters(worker)
+            self._index = self._same_adapter(_adapters(worker))
             self._open(worker)
             reply = worker.ask(messages.Load(dict(self._contents)), self.deadlines.start)
             if isinstance(reply, messages.Failed):
