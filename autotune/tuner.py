@@ -176,7 +176,8 @@ class _Tuning:
         if self.ended not in ("interrupted", "device lost"):
             try:
                 self._report("final", self.space)
-                finals = finalists.final_round(bench, ranked, seed=self.seed)
+                tried = [trial.config for trial in self.outcomes]
+                finals = finalists.final_round(bench, ranked, tried=tried, seed=self.seed)
                 baseline = self._baseline(bench, finals, ranked[0][1].seconds)
                 self._report("verify", self.space)
                 decision = finalists.decide(bench, finals, seed=self.seed)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 from test_gemm import CONFIGS, run, slow
 
 from autotune import limits, space
@@ -13,6 +14,7 @@ from autotune.errors import InvalidProblem
 from autotune.kernels.gemm import GEMM, GemmProblem
 from autotune.kernels.gemm.rules import vec4_possible
 
+AXES = space.load_axes(GEMM)
 VARIED = [
     "naive",
     "tiled-8",
@@ -222,3 +224,20 @@ def test_tint_accepts_every_kind_of_operand_and_epilogue(tint):
                             texts[f"{name} {ta} {tb} {dtype} {baked} {index}"] = step.wgsl
     assert len(texts) > 50
     assert tint(texts) == {}
+
+
+SOFTWARE = structs.replace(limits.base_profile(), adapter_type="cpu")
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    problem=problems(),
+    scale=st.sampled_from([1, 8, 64]),
+    profile=st.sampled_from([limits.base_profile(), SOFTWARE]),
+)
+def test_the_default_is_a_legal_point_of_the_search_space(problem, scale, profile):
+    sizes = {size: getattr(problem, size) * scale for size in ("m", "n", "k")}
+    larger = structs.replace(problem, **sizes, lda=0, ldb=0, ldc=0)
+    config = GEMM.default(larger, profile)
+    assert list(space.refusals(GEMM, larger, config, profile)) == []
+    assert space.point_of(AXES, config) is not None

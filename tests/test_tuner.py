@@ -409,6 +409,14 @@ def test_the_default_is_in_the_final_round_however_slow(root):
     assert stored(root).default_measurement == result.default_measurement
 
 
+def test_a_default_that_is_no_point_of_the_space_is_in_the_final_round_too(root, monkeypatch):
+    others = {variant: axes for variant, axes in AXES.items() if variant != "blocked"}
+    monkeypatch.setattr(space, "load_axes", lambda _family: others)
+    result = run(root, FakeRuntime({DEFAULT: 1e-6}))
+    assert result.config == DEFAULT
+    assert result.default_measurement is not None
+
+
 def test_the_result_is_never_slower_than_the_default(root):
     runtime = FakeRuntime()
 

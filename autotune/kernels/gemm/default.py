@@ -6,6 +6,7 @@ from autotune.expression import ceil_div
 from autotune.kernels.gemm.configs import Blocked, GemmConfig, Gemv, SplitK
 from autotune.kernels.gemm.problem import GemmProblem
 from autotune.kernels.gemm.rules import vec4_possible
+from autotune.model import DeviceProfile
 
 FULL = 128
 """Workgroups of 64 invocations below which a large GPU has idle cores: K is split then."""
@@ -15,35 +16,47 @@ GEMV_ROWS = 8
 """Rows of A up to which the kernel that streams B is the better choice."""
 
 
-def default(problem: GemmProblem) -> GemmConfig:
+def default(problem: GemmProblem, profile: DeviceProfile | None) -> GemmConfig:
     """Few rows: stream B. Else tiles of 64×64, narrower along a short side of C, and 32×32 where the
     larger ones would be few; and where even so they are few, K is split until there is enough to do.
+
+    A software adapter has few cores to fill: there K is not split, and larger, shallower tiles of A in
+    rows are read in the order that they lie in.
     """
     vector: Literal[1, 4] = 4 if vec4_possible(problem) else 1
+    on_cpu = profile is not None and profile.is_cpu
     if problem.m <= GEMV_ROWS and not problem.transpose_a and not problem.transpose_b:
-        return _gemv(problem, vector)
+        return _gemv(problem, vector, split=not on_cpu)
     tile_m, tile_n = (32 if size <= 32 else 64 for size in (problem.m, problem.n))
+    if on_cpu and min(problem.m, problem.n) >= 128:
+        return Blocked(**_parameters(128, 128, vector), **_IN_ROWS)  # type: ignore[arg-type]
     if _tiles(problem, tile_m, tile_n) < FULL // 4:
         tile_m = tile_n = 32
-    common = {
+    common = _parameters(tile_m, tile_n, vector)
+    tiles = _tiles(problem, tile_m, tile_n)
+    splits = _power_of_two(min(WANTED // tiles, problem.k // 64, 128)) if tiles <= FULL and not on_cpu else 1
+    if splits > 1:
+        return SplitK(**common, **_K_MAJOR, group_m=1, splits=splits)  # type: ignore[arg-type]
+    return Blocked(**common, **_K_MAJOR, group_m=8)  # type: ignore[arg-type]
+
+
+_K_MAJOR = {"tile_k": 16, "unroll_k": 16, "lanes_n": 8, "k_major_a": True, "buffering": "double"}
+_IN_ROWS = {"tile_k": 8, "unroll_k": 8, "lanes_n": 4, "k_major_a": False, "buffering": "double", "group_m": 8}
+
+
+def _parameters(tile_m: int, tile_n: int, vector: Literal[1, 4]) -> dict[str, object]:
+    """Register blocks such that 64 invocations, or 256 for tiles of 128×128, share a tile."""
+    invocations_along = 16 if tile_m == 128 else 8
+    return {
         "tile_m": tile_m,
         "tile_n": tile_n,
-        "tile_k": 16,
-        "thread_m": tile_m // 8,
-        "thread_n": tile_n // 8,
-        "lanes_n": 8,
+        "thread_m": tile_m // invocations_along,
+        "thread_n": tile_n // invocations_along,
         "strips": True,
-        "k_major_a": True,
         "pad_a": 0,
-        "unroll_k": 16,
-        "group_m": 8,
-        "buffering": "double",
         "vector": vector,
         "staged": "storage",
     }
-    tiles = _tiles(problem, tile_m, tile_n)
-    splits = _power_of_two(min(WANTED // tiles, problem.k // 64, 128)) if tiles <= FULL else 1
-    return SplitK(**common, splits=splits) if splits > 1 else Blocked(**common)  # type: ignore[arg-type]
 
 
 def _tiles(problem: GemmProblem, tile_m: int, tile_n: int) -> int:
@@ -55,11 +68,11 @@ def _power_of_two(most: int) -> int:
     return 1 << max(most.bit_length() - 1, 0)
 
 
-def _gemv(problem: GemmProblem, vector: Literal[1, 4]) -> Gemv:
-    """One or two rows: 32 invocations share K. More rows: 4 share it, and splits of K fill the GPU."""
+def _gemv(problem: GemmProblem, vector: Literal[1, 4], *, split: bool) -> Gemv:
+    """One or two rows: 32 invocations share K. More rows: 8 share it, and splits of K fill a GPU."""
     rows = 1 << (problem.m - 1).bit_length()
     if rows <= 2:
         return Gemv(rows=rows, lanes_n=8, threads_k=32, vector=vector, unroll_k=4, splits=1)
     workgroups = problem.batch * ceil_div(problem.n, 32) * ceil_div(problem.m, 4)
-    splits = _power_of_two(min(8 * WANTED // workgroups, problem.k // 128, 32))
+    splits = _power_of_two(min(8 * WANTED // workgroups, problem.k // 128, 32)) if split else 1
     return Gemv(rows=4, lanes_n=8, threads_k=8, vector=vector, unroll_k=4, splits=splits)

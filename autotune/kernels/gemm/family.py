@@ -111,7 +111,7 @@ class Gemm(Family):
         return resources(problem, config)
 
     def default(self, problem: GemmProblem, profile: DeviceProfile | None) -> GemmConfig:
-        return default(problem)
+        return default(problem, profile)
 
     def baseline(self, problem: GemmProblem, profile: DeviceProfile | None) -> GemmConfig:
         return Naive(workgroup_x=16, workgroup_y=16)
