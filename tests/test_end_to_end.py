@@ -1,0 +1,99 @@
+"""What a user does, with the commands: tune, ask again, look up, export, and run the export elsewhere."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from test_gemm import run as complaint
+
+from autotune import best_config
+from autotune.kernels.gemm import GEMM, GemmProblem
+
+HOST = Path(__file__).with_name("manifest_host.py")
+ENTRY = "from autotune.cli import main; main()"
+
+
+def autotune(*words, cache, **options):
+    """Run a command as a user would; gives what it printed. Fails where it fails."""
+    done = subprocess.run(
+        [sys.executable, "-c", ENTRY, *words],
+        env={**os.environ, "AUTOTUNE_CACHE_DIR": str(cache)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=200,
+        **options,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout + done.stderr
+
+
+@pytest.fixture(scope="module")
+def tuned(tmp_path_factory):
+    """A cache in which `gemm --size 96` was tuned, and what the command said."""
+    cache = tmp_path_factory.mktemp("cache")
+    return cache, autotune("gemm", "--size", "96", "--trials", "6", "--adapter", "llvmpipe", cache=cache)
+
+
+def host(directory, **sizes):
+    """The largest error of an export in a host that knows only the manifest."""
+    done = subprocess.run(
+        [sys.executable, HOST, directory, json.dumps(sizes)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=200,
+    )
+    assert done.returncode == 0, done.stderr
+    return float(done.stdout.split()[-1])
+
+
+def test_tuning_says_what_was_found_and_the_second_time_opens_nothing(tuned):
+    cache, said = tuned
+    for word in ("llvmpipe", "software adapter", "config", "the winner is", "GFLOP/s", str(cache)):
+        assert word in said
+    again = autotune("gemm", "--size", "96", "--adapter", "llvmpipe", cache=cache)
+    assert "answered from the cache, no device was opened" in again
+
+
+def test_the_look_up_gives_what_was_tuned(tuned):
+    cache, _ = tuned
+    answer = json.loads(autotune("best", "gemm", "--size", "96", "--json", cache=cache))
+    assert answer["level"] == "user"
+    assert answer["entry"]["verified"]
+    assert (
+        best_config(GemmProblem(m=96, n=96, k=96), cache_dir=cache).config.variant
+        == answer["config"]["variant"]
+    )
+
+
+def test_a_cached_config_is_right_at_ragged_shapes(tuned, runtime):
+    cache, _ = tuned
+    config = best_config(GemmProblem(m=96, n=96, k=96), cache_dir=cache).config
+    for m, n, k in [(35, 96, 96), (96, 36, 100), (97, 100, 92), (1, 4, 4), (3, 100, 8)]:
+        problem = GemmProblem(m=m, n=n, k=k)
+        if not any(GEMM.unfit(problem, config)):  # a vec4 kernel where nothing comes in fours
+            assert complaint(runtime, problem, config, integers=m % 2 == 0) is None
+
+
+def test_an_export_runs_in_a_host_that_knows_only_the_manifest_at_other_sizes_too(tuned, tmp_path):
+    cache, _ = tuned
+    autotune("export", "gemm", "--size", "96", "--out", str(tmp_path / "general"), cache=cache)
+    for sizes in ({"m": 96, "n": 96, "k": 96}, {"m": 101, "n": 64, "k": 36}, {"m": 1, "n": 4, "k": 4}):
+        assert host(tmp_path / "general", **sizes) < 1e-5
+    autotune("export", "gemm", "--size", "96", "--out", str(tmp_path / "baked"), "--specialize", cache=cache)
+    assert host(tmp_path / "baked", m=96, n=96, k=96) < 1e-5
+
+
+@pytest.mark.parametrize(
+    "sizes", [{"m": 64, "n": 64, "k": 2048}, {"m": 1, "n": 100, "k": 260}, {"m": 50, "n": 33, "k": 7}]
+)
+def test_untuned_exports_of_every_variant_of_the_default_run_too(tmp_path, sizes):
+    words = [word for name, size in sizes.items() for word in (f"--{name}", str(size))]
+    autotune(
+        "export", "gemm", *words, "--device", "nvidia/turing", "--out", str(tmp_path / "k"), cache=tmp_path
+    )
+    assert host(tmp_path / "k", **sizes) < 1e-5
