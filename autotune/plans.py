@@ -18,16 +18,19 @@ def render(
     With `device`, the config is checked against its limits, else only against the problem.
     `specialize` bakes the sizes into the text instead of reading them from a uniform buffer.
 
-    Raises InvalidConfig with the reason where the config does not fit the problem or the device.
+    Raises InvalidConfig with the reason where the config is none or does not fit the problem or the device.
     """
     from autotune.lookup import best_config
 
+    if not isinstance(device, DeviceProfile | None):
+        raise TypeError(f"device must be a DeviceProfile or None, not {type(device).__name__}")
     family = family_of(problem)
     family.check_problem(problem)
     if config is None:
         config = best_config(problem, device=device).config
     if type(config) not in family.config_types.values():
         raise InvalidConfig(f"{type(config).__name__} is not a config of {family.name}")
+    config = space.config_from(family, config.variant, config.parameters())  # a constructor checks nothing
     if device is None:
         reason = next(iter(family.refusals(problem, config)), None)
     else:

@@ -167,10 +167,15 @@ def point_of(axes: Axes, config: Config) -> Point | None:
 
 
 def refusals(family: Family, problem: Problem, config: Config, profile: DeviceProfile) -> Iterator[str]:
-    """Every reason why the config cannot run this problem on this device; none when it is legal."""
-    structural = list(family.refusals(problem, config))
-    yield from structural
-    if not structural:  # resources are only defined for a config whose geometry makes sense
+    """Reasons why the config cannot run this problem on this device; none when it is legal.
+
+    The first rule that it breaks, as later ones may divide by what that one keeps above zero. Else every
+    limit: resources are only defined for a config whose geometry makes sense.
+    """
+    broken = next(iter(family.refusals(problem, config)), None)
+    if broken is not None:
+        yield broken
+    else:
         yield from limit_refusals(family.resources(problem, config), profile)
 
 

@@ -12,6 +12,7 @@ from autotune.kernels.base import Rule
 from autotune.kernels.gemm import GEMM, GemmProblem, Naive, Tiled
 from autotune.kernels.gemm.family import Gemm
 from autotune.limits import BASE_LIMITS, base_profile
+from autotune.plans import render
 
 SHIPPED = space.load_axes(GEMM)
 SIZES = [1, 4, 7, 64, 100]
@@ -257,3 +258,47 @@ def test_a_start_that_is_no_config_is_refused_by_place(tmp_path, monkeypatch, st
     monkeypatch.setattr(space.paths, "search_spaces_dir", lambda: tmp_path)
     with pytest.raises(InvalidConfig, match=words):
         space.load_starts(GEMM)
+
+
+BLOCKED = GEMM.default(GemmProblem(m=1024, n=1024, k=1024), None)
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        Naive(workgroup_x=0, workgroup_y=8),
+        Naive(workgroup_x=-8, workgroup_y=8),
+        Naive(workgroup_x=1 << 70, workgroup_y=8),
+        Naive(workgroup_x=8.0, workgroup_y=8),
+        Naive(workgroup_x="8; discard;", workgroup_y=8),
+        Naive(workgroup_x=None, workgroup_y=[]),
+        Tiled(tile=True),
+        Tiled(tile=object()),
+        structs.replace(BLOCKED, thread_m=0),
+        structs.replace(BLOCKED, thread_n=0, tile_k=0),
+        structs.replace(BLOCKED, tile_m=4, thread_m=8),  # no invocation at all
+        structs.replace(BLOCKED, buffering="triple"),
+        structs.replace(BLOCKED, vector=3),
+    ],
+)
+@pytest.mark.parametrize("profile", [None, base_profile()])
+def test_a_config_that_is_none_is_not_rendered(config, profile):
+    with pytest.raises(InvalidConfig):
+        render(GemmProblem(m=1024, n=1024, k=1024), config, device=profile)
+
+
+def test_no_rule_divides_by_zero_where_an_earlier_one_is_broken():
+    for family in KERNELS.values():
+        for problem in family.samples.values():
+            for variant, axes in space.load_axes(family).items():
+                config = family.config_types[variant](**{axis.name: axis.values[0] for axis in axes})
+                for field in ("tile_m", "tile_n"):
+                    if hasattr(config, field):
+                        tiny = structs.replace(config, **{field: 4}, thread_m=8, thread_n=8)
+                        assert list(space.refusals(family, problem, tiny, base_profile()))
+
+
+@pytest.mark.parametrize("device", ["nvidia", 0, {}])
+def test_render_takes_profiles_only(device):
+    with pytest.raises(TypeError, match="device must be a DeviceProfile or None, not "):
+        render(GemmProblem(m=8, n=8, k=8), device=device)
