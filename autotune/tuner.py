@@ -23,6 +23,11 @@ from autotune.seeds import seeds
 from autotune.space import Axes, Space
 from autotune.trial_log import TrialLog
 
+_FUTILE = 50
+"""Failures of one kind in a row, with nothing that works, after which a search ends."""
+_RETRIED = ("crash", "hang")
+"""Failures that may have been the machine's at the time."""
+
 
 def tune(
     problem: Problem,
@@ -32,17 +37,21 @@ def tune(
     seed: int = 0,
     adapter: str | None = None,
     cache_dir: str | Path | None = None,
+    retry: bool = False,
     runtime: Runtime | None = None,
     observe: Observer = lambda _progress: None,
 ) -> TuneResult:
     """Search for the fastest config of a problem on an adapter, prove it, and store it.
 
     `trials` bounds the unique measured candidates, `time_limit` the seconds of searching. Resumes a
-    search that was interrupted. Ctrl-C ends the search early: the best so far is stored and returned
-    with `ended="interrupted"`. `runtime` runs the candidates instead of a new worker process.
+    search that was interrupted; with `retry`, candidates that crashed or hung then may be tried again.
+    Ctrl-C ends the search early: the best so far is stored and returned with `ended="interrupted"`.
+    `runtime` runs the candidates instead of a new worker process.
 
-    Raises TuningFailed when no candidate survives, NoAdapter, InvalidProblem.
+    Raises TuningFailed when no candidate survives, NoAdapter, InvalidProblem, and TypeError for arguments
+    of wrong types.
     """
+    _check_types(trials=trials, time_limit=time_limit, seed=seed, adapter=adapter)
     family = family_of(problem)
     family.check_problem(problem)
     for what, value in (("trials", trials), ("time limit", time_limit)):
@@ -61,10 +70,26 @@ def tune(
             trials=preset.trials if trials is None else trials,
             seconds=preset.seconds if time_limit is None else time_limit,
         )
-        return _Tuning(family, problem, device, budget, seed, root, observe, notes).run()
+        return _Tuning(family, problem, device, budget, seed, root, observe, notes, retry).run()
     finally:
         if runtime is None:
             device.close()
+
+
+_TYPES: dict[str, tuple[tuple[type, ...], str]] = {
+    "trials": ((int, type(None)), "a whole number or None"),
+    "time_limit": ((int, float, type(None)), "seconds or None"),
+    "seed": ((int,), "a whole number of at least 0"),
+    "adapter": ((str, type(None)), "a text, such as '0' or a part of the name, or None"),
+}
+
+
+def _check_types(**arguments: object) -> None:
+    for name, value in arguments.items():
+        types, words = _TYPES[name]
+        negative = name == "seed" and isinstance(value, int) and value < 0
+        if negative or isinstance(value, bool) or not isinstance(value, types):
+            raise TypeError(f"{name} must be {words}, not {value!r}")
 
 
 class _Tuning:
@@ -80,9 +105,11 @@ class _Tuning:
         root: Path,
         observe: Observer,
         notes: list[str],
+        retry: bool,
     ) -> None:
         self.family, self.problem, self.runtime, self.profile = family, problem, runtime, runtime.profile
         self.budget, self.seed, self.root, self.observe, self.notes = budget, seed, root, observe, notes
+        self.retry = retry
         self.outcomes: list[Trial] = []
         self.ended: Ended = "trials"
         self.started = time.monotonic()
@@ -110,7 +137,7 @@ class _Tuning:
                 log.discard()
             return result
         except TuningFailed as error:
-            kept = log.set_aside() if log is not None else None
+            kept = log.set_aside() if log is not None and self.outcomes else None
             if kept is None:
                 raise
             raise TuningFailed(f"{error}; every reason in full is in {kept}", error.example) from error
@@ -128,7 +155,8 @@ class _Tuning:
         start_with = seeds(self.family, self.problem, self.profile, self.axes, self.root)
         search = Search(self.space, seeds=start_with, seed=self.seed)
         for trial in log.trials if log is not None else ():
-            self._take(trial, search)
+            if not (self.retry and isinstance(trial.outcome, Rejection) and trial.outcome.stage in _RETRIED):
+                self._take(trial, search)
         if self.outcomes:
             self.notes.append(f"resumed a search that had tried {len(self.outcomes)} candidates")
         self.started = time.monotonic()
@@ -151,8 +179,13 @@ class _Tuning:
         elif time.monotonic() - self.started >= self.budget.seconds:
             self.ended = "time"
         else:
-            return True
+            return not self._futile()
         return False
+
+    def _futile(self) -> bool:
+        """Whether the search has met nothing but one kind of failure, and plenty of it."""
+        last = [t.outcome for t in self.outcomes[-_FUTILE:] if isinstance(t.outcome, Rejection)]
+        return len(last) == _FUTILE and not self._ranked() and len(set(map(_kind, last))) == 1
 
     def _take(self, trial: Trial, search: Search) -> None:
         point = space.point_of(self.axes, trial.config)
@@ -167,8 +200,13 @@ class _Tuning:
         if not ranked:
             if self.ended == "interrupted":
                 raise KeyboardInterrupt
+            why = _counts(failed)
+            if not failed:
+                limit = f"the time limit of {self.budget.seconds:g} s ended before the first candidate"
+                why = self.notes[-1] if self.ended == "device lost" else limit
+            alike = f" and {_FUTILE} in a row failed alike" if self._futile() else ""
             raise TuningFailed(
-                f"no candidate worked, nothing was stored: {_counts(failed)}",
+                f"no candidate worked{alike}, nothing was stored: {why}",
                 next((trial for trial in self.outcomes if _failed_like(trial, failed.most_common(1))), None),
             )
         decision = finalists.Decision(*ranked[0])

@@ -800,3 +800,109 @@ def test_an_input_too_many_is_one_clear_line():
     family.wrong = {"inputs": {**GEMM.inputs(PROBLEM, 0, integers=True), "alpha": VECTOR}}
     with pytest.raises(AutotuneError, match=r"inputs\(\) gives a, alpha, b, but the input buffers"):
         Bench(family, PROBLEM, FakeRuntime(), seed=0)
+
+
+# -- searches that come to nothing, and wrong arguments ----------------------------------------------
+
+
+def test_a_problem_that_no_config_can_run_names_the_limit(root, monkeypatch):
+    monkeypatch.undo()  # the shipped space, which is large
+    with pytest.raises(
+        TuningFailed, match=r"6000x6000x6000-f32 here: .*largest storage binding: 144000000 B"
+    ):
+        tune(GemmProblem(m=6000, n=6000, k=6000), cache_dir=root, runtime=FakeRuntime())
+
+
+@pytest.mark.parametrize("stage", ["crash", "hang"])
+def test_what_crashed_or_hung_is_tried_again_when_asked_for(root, stage):
+    def play(what, config, sizes):
+        if what == "run" and config == DEFAULT:
+            raise CandidateFailed(stage, "no answer within 20 s")
+        if what == "run" and config == NAIVE:
+            raise CandidateFailed("run", "refused")
+        stop(what, config, sizes)
+
+    stop = interrupting(6)
+    first = FakeRuntime(play=play)
+    run(root, first)
+    second = FakeRuntime()
+    result = run(root, second, retry=True)
+    assert DEFAULT in second.tried
+    assert NAIVE not in second.tried  # it may well be wrong
+    assert not (set(first.tried[:-1]) - {DEFAULT}) & set(second.tried)  # times are kept
+    assert (result.ended, list(result.failed)) == ("exhausted", ["run: refused"])
+
+
+MANY = {"naive": (Axis("workgroup_x", tuple(range(1, 17))), Axis("workgroup_y", tuple(range(1, 17))))}
+
+
+def test_a_search_that_meets_one_kind_of_failure_only_ends_and_shows_it(root, monkeypatch, capsys):
+    monkeypatch.setattr(space, "load_axes", lambda _family: MANY)
+
+    def play(what, config, _sizes):
+        if what == "run":
+            raise CandidateFailed("crash", f"the worker died after {config.workgroup_x} s")
+
+    runtime = FakeRuntime(play=play)
+    with pytest.raises(
+        TuningFailed, match=r"50 in a row failed alike, .*: 50× crash: the worker died"
+    ) as caught:
+        run(root, runtime)
+    assert len(runtime.tried) == 50
+    console.failed(caught.value)
+    assert "    the worker died after " in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("kinds", ["two kinds of failure", "one that works"])
+def test_a_search_that_meets_anything_else_goes_on(root, monkeypatch, kinds):
+    monkeypatch.setattr(space, "load_axes", lambda _family: MANY)
+    good = naive(16, 16)
+
+    def play(what, config, _sizes):
+        if what == "run" and (config != good or kinds == "two kinds of failure"):
+            raise CandidateFailed("crash" if config.workgroup_x % 2 else "run", "no")
+
+    runtime = FakeRuntime(play=play)
+    if kinds == "one that works":
+        run(root, runtime)
+    else:
+        with pytest.raises(TuningFailed, match="no candidate worked, nothing was stored"):
+            run(root, runtime)
+    assert len(runtime.tried) == 256
+
+
+def test_a_time_limit_that_ends_before_the_first_candidate_says_so(root):
+    with pytest.raises(TuningFailed, match=r"the time limit of 1e-09 s ended before the first candidate\Z"):
+        run(root, FakeRuntime(), time_limit=1e-9)
+
+
+def test_a_device_lost_before_the_first_outcome_is_named(root):
+    def play(*_):
+        raise WorkerError("the adapter is gone")
+
+    with pytest.raises(
+        TuningFailed, match=r"nothing was stored: the search ended early: the adapter is gone"
+    ):
+        run(root, FakeRuntime(play=play))
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"adapter": 0},
+        {"adapter": b"0"},
+        {"seed": "0"},
+        {"seed": 1.5},
+        {"seed": None},
+        {"seed": -1},
+        {"trials": 2.5},
+        {"trials": "9"},
+        {"trials": True},
+        {"time_limit": "9"},
+    ],
+    ids=repr,
+)
+def test_arguments_of_wrong_types_are_refused_by_name(root, wrong):
+    (name,) = wrong
+    with pytest.raises(TypeError, match=rf"\A{name} must be [^\n]*\Z"):
+        tune(PROBLEM, cache_dir=root, **wrong)

@@ -16,7 +16,7 @@ from fake_family import device
 from msgspec import structs
 
 from autotune.candidate import Bench
-from autotune.errors import NoAdapter, WorkerCrashed
+from autotune.errors import NoAdapter, WorkerCrashed, WorkerError
 from autotune.kernels.gemm import GEMM, GemmProblem
 from autotune.limits import BASE_LIMITS
 from autotune.model import Buffer, Pass, Plan, Rejection
@@ -325,6 +325,26 @@ def test_without_any_adapter_the_error_names_the_package_to_install(monkeypatch)
         WorkerRuntime()
 
 
+def test_a_backend_that_no_adapter_has_is_named(monkeypatch):
+    monkeypatch.setenv("WGPU_BACKEND_TYPE", "Metal3")
+    with pytest.raises(
+        NoAdapter, match=r"\Ano GPU adapter found for WGPU_BACKEND_TYPE=Metal3; unset that, or"
+    ):
+        WorkerRuntime()
+
+
+def test_a_stopped_worker_does_not_hold_up_a_large_load(runtime):
+    runtime.deadlines = structs.replace(runtime.deadlines, start=5.0)
+    pid = runtime.worker_pid
+    os.kill(pid, signal.SIGSTOP)
+    large = {**CONTENTS, "b": bytes(8 << 20)}  # much more than a pipe holds
+    start = time.monotonic()
+    runtime.load(large)
+    assert time.monotonic() - start < 60
+    assert gone(pid)
+    assert doubled(runtime, runtime.compile(DOUBLE))
+
+
 def test_an_f16_plan_is_refused_by_our_own_check_where_the_adapter_has_no_f16(runtime, monkeypatch):
     bare = structs.replace(runtime.profile, features=())
     monkeypatch.setattr(runtime, "profile", bare)
@@ -368,6 +388,30 @@ def test_an_adapter_is_chosen_by_index_id_name_or_vendor(selector, index):
 def test_an_unknown_selector_is_refused_with_the_adapters_there_are(selector):
     with pytest.raises(NoAdapter, match=r"0: NVIDIA GeForce RTX 3080 \(10de-2206-vulkan-naga\); 1: AMD"):
         choose(ADAPTERS, selector)
+
+
+def replaced_among(*profiles, opened=1):
+    """Where a worker that had opened an adapter looks for it among these."""
+    runtime = object.__new__(WorkerRuntime)
+    runtime.profile, runtime._index = structs.replace(ADAPTERS[opened], subgroup_size=32), opened
+    return runtime._same_adapter(profiles)
+
+
+def test_a_replaced_worker_opens_the_same_adapter_wherever_it_stands_now():
+    assert replaced_among(*ADAPTERS) == 1
+    assert replaced_among(*reversed(ADAPTERS)) == 1
+    assert replaced_among(*ADAPTERS[1:]) == 0
+    assert replaced_among(ADAPTERS[1], ADAPTERS[1], ADAPTERS[0]) == 1  # two alike keep their places
+
+
+def test_a_replaced_worker_opens_no_other_adapter():
+    with pytest.raises(WorkerError, match=r"Radeon RX 7900 XTX \(1002-744c-vulkan-naga\) is gone"):
+        replaced_among(ADAPTERS[0], structs.replace(ADAPTERS[1], backend="opengl"), ADAPTERS[2])
+    with pytest.raises(WorkerError, match="is gone"):
+        replaced_among()
+    other_name = structs.replace(ADAPTERS[2], name="llvmpipe (LLVM 19)")
+    with pytest.raises(WorkerError, match="is gone"):
+        replaced_among(other_name, opened=2)
 
 
 # -- features that are listed but not granted --------------------------------------------------------

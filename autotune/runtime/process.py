@@ -1,6 +1,7 @@
 """The parent's side of a worker process: deadlines, and replacement after a crash or a hang."""
 
 import contextlib
+import os
 import queue
 import signal
 import subprocess
@@ -134,9 +135,11 @@ def choose(profiles: tuple[DeviceProfile, ...], selector: str | None) -> int:
     Raises NoAdapter with what to install or which adapters there are.
     """
     if not profiles:
+        backend = os.environ.get("WGPU_BACKEND_TYPE", "").strip()
+        asked = f" for WGPU_BACKEND_TYPE={backend}; unset that, or" if backend else ";"
         raise NoAdapter(
-            "no GPU adapter found; install a Vulkan driver, or on a machine without a GPU the software one "
-            "(Debian, Ubuntu: apt-get install mesa-vulkan-drivers)"
+            f"no GPU adapter found{asked} install a Vulkan driver, or on a machine without a GPU the "
+            "software one (Debian, Ubuntu: apt-get install mesa-vulkan-drivers)"
         )
     if selector is None:
         return 0
