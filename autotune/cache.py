@@ -38,7 +38,7 @@ from autotune.layout import (
     entry_path,
     named_files,
 )
-from autotune.model import DeviceProfile, Problem
+from autotune.model import ID, DeviceProfile, Problem
 from autotune.slug import slug
 
 NOISE_FLOOR = 0.02
@@ -169,7 +169,8 @@ def last_device(root: Path, chosen: str | None = None) -> DeviceProfile | None:
 def _last_opened(root: Path) -> _LastOpened | None:
     try:
         raw = read_regular(root / DEVICE_FILE)
-        return None if raw is None else msgspec.json.decode(raw, type=_LastOpened)
+        note = None if raw is None else msgspec.json.decode(raw, type=_LastOpened)
+        return note if note is not None and all(note.profile.limits.values()) else None
     except (AutotuneError, ValueError, RecursionError):
         return None  # as good as absent: the next opened device overwrites it
 
@@ -222,21 +223,30 @@ def clear(
 ) -> list[Path]:
     """Remove entries and search logs, of one kernel or device where given, and say which.
 
+    An id stands for every device that has it: where drivers report no device id, names tell them apart.
     Only files with the place and the name of ours go; a directory goes when that leaves it empty.
     """
     removed: list[Path] = []
-    wanted = slug(device_key(device) if isinstance(device, DeviceProfile) else device) if device else None
     try:
         for name in [name for name in families if kernel in (None, name)]:
             for base in (root, root / STUDIES):
                 for folder in device_dirs(base, name):
-                    if wanted is None or folder.name == wanted:
+                    if device is None or _is_of(folder, device):
                         removed += _clear_folder(folder)
                 with suppress(OSError):
                     (base / name).rmdir()
     except OSError as error:
         raise unwritable(root, error) from error
     return removed
+
+
+def _is_of(folder: Path, device: DeviceProfile | str) -> bool:
+    """Whether a device's folder is of this profile, of this id, or has this name."""
+    if isinstance(device, DeviceProfile):
+        return folder.name == slug(device_key(device))
+    name = device.strip().casefold()
+    named_too = ID.fullmatch(name) is not None and folder.name.startswith((f"{name}-", f"{name}_"))
+    return folder.name in (name, slug(name)) or named_too
 
 
 def _clear_folder(folder: Path) -> list[Path]:

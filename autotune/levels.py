@@ -61,7 +61,7 @@ def find(
     shipped_root: Path | None = None,
 ) -> Answer:
     """The best known config for a problem on a device. Always answers."""
-    roots = (user_root or paths.user_cache_dir(), shipped_root or paths.shipped_cache_dir())
+    roots = (user_root or paths.user_cache_to_read(), shipped_root or paths.shipped_cache_dir())
     notes: list[str] = []
     seen: set[Path] = set()
     for level, candidates in _levels(family, problem, profile, roots, notes):

@@ -46,7 +46,7 @@ def base_profile() -> DeviceProfile:
 
 def split_grid(workgroups: int, limit: int) -> tuple[int, int]:
     """Spread a linear count over x and y so that each fits `limit` and as few as possible are idle."""
-    rows = -(-workgroups // limit)
+    rows = -(-workgroups // max(limit, 1))  # OpenGL adapters without compute shaders report 0
     return -(-workgroups // max(rows, 1)), max(rows, 1)
 
 

@@ -43,9 +43,13 @@ def best_config(
     (`nvidia/hopper`); by default the device last opened on this machine, else any device that
     grants WebGPU's base limits. Answers are held in memory until a cache file behind them changes.
 
-    Raises TypeError where no kernel family has this type of problem, and InvalidProblem where the
-    problem makes no sense.
+    Raises TypeError where no kernel family has this type of problem, InvalidProblem where the problem makes
+    no sense, and AutotuneError where `cache_dir` depends on a home folder that is not known.
     """
+    if not isinstance(problem, Problem):
+        family_of(problem)  # raises, where an unhashable one would fail below
+    if not isinstance(device, DeviceProfile | str | None):
+        raise TypeError(f"device must be a DeviceProfile, a text or None, not {type(device).__name__}")
     user_root = _user_root(cache_dir)
     # a profile holds a dict, so it has no hash of its own
     asked = _fingerprint(device) if isinstance(device, DeviceProfile) else device
@@ -100,7 +104,7 @@ def cached(
     Opens nothing: the device is the one that the same selection opened last on this machine. None
     where that is not known, or where there is no such answer.
     """
-    root = paths.user_cache_dir(cache_dir)
+    root = _user_root(cache_dir)
     profile = cache.last_device(root, cache.selection(adapter, DEFAULT_RUNTIME))
     if profile is None:
         return None
@@ -110,14 +114,14 @@ def cached(
 
 def _user_root(cache_dir: str | Path | None) -> Path:
     if cache_dir or os.environ.get("AUTOTUNE_CACHE_DIR"):
-        return paths.user_cache_dir(cache_dir)
+        return paths.user_cache_to_read(cache_dir)
     return _platform_root(*map(os.environ.get, ("HOME", "XDG_CACHE_HOME", "LOCALAPPDATA")))
 
 
 @lru_cache(maxsize=16)
 def _platform_root(*_environment: str | None) -> Path:
     """The platform's cache folder; asking for it costs more than the rest of a warm look-up."""
-    return paths.user_cache_dir()
+    return paths.user_cache_to_read()
 
 
 def _fingerprint(profile: DeviceProfile) -> Hashable:

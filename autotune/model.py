@@ -5,11 +5,14 @@ structs rather than dataclasses because data from files must be validated field 
 (types, ranges, unknown names) and because the look-up path must import quickly.
 """
 
+import re
 from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct, structs
 
-Size = Annotated[int, Meta(ge=1)]
+MAX_SIZE = 2**32 - 1
+"""Kernels index in u32."""
+Size = Annotated[int, Meta(ge=1, le=MAX_SIZE)]
 Dtype = Literal["f32", "f16"]
 Compiler = Literal["naga", "tint"]
 Role = Literal["uniform", "input", "output", "scratch"]
@@ -17,6 +20,9 @@ Stage = Literal["limits", "compile", "run", "verify", "time", "crash", "hang"]
 Clock = Literal["gpu", "wall"]
 
 DTYPE_BYTES: dict[str, int] = {"f32": 4, "f16": 2, "u32": 4}
+
+ID = re.compile(r"([0-9a-f]{4,})-([0-9a-f]{4,})-(.*)-(naga|tint)")
+"""A `DeviceProfile.id`."""
 
 
 class Problem(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

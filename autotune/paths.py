@@ -4,7 +4,11 @@ import os
 from functools import cache
 from pathlib import Path
 
+from autotune.errors import AutotuneError
+
 _PACKAGE = Path(__file__).resolve().parent
+_NOWHERE = Path(os.devnull) / "wgsl-autotune"
+"""A folder that can never exist: nothing lies below a file."""
 
 
 @cache
@@ -34,10 +38,45 @@ def shipped_cache_dir() -> Path:
 
 
 def user_cache_dir(override: str | Path | None = None) -> Path:
-    """The user's cache: `override`, else `$AUTOTUNE_CACHE_DIR`, else the platform's cache folder."""
+    """The user's cache: `override`, else `$AUTOTUNE_CACHE_DIR`, else the platform's cache folder.
+
+    Raises AutotuneError where the home or working folder that this depends on is not known.
+    """
     chosen = override or os.environ.get("AUTOTUNE_CACHE_DIR")
     if chosen:
-        return Path(chosen).expanduser().absolute()
+        return expanded(chosen, "--cache-dir" if override else "AUTOTUNE_CACHE_DIR")
     from platformdirs import user_cache_path  # only reached without an override
 
-    return user_cache_path("wgsl-autotune", appauthor=False)
+    try:
+        root = user_cache_path("wgsl-autotune", appauthor=False)
+    except RuntimeError:  # from newer releases; older ones leave the ~ in place
+        root = Path()
+    if not root.is_absolute():
+        raise AutotuneError(
+            "the home folder is not known, so neither is the cache; "
+            "name a directory with --cache-dir or AUTOTUNE_CACHE_DIR"
+        )
+    return root
+
+
+def user_cache_to_read(override: str | Path | None = None) -> Path:
+    """The user's cache for a look-up: one without any results where nobody named it and no home is known."""
+    try:
+        return user_cache_dir(override)
+    except AutotuneError:
+        if override or os.environ.get("AUTOTUNE_CACHE_DIR"):
+            raise
+        return _NOWHERE
+
+
+def expanded(folder: str | Path, option: str) -> Path:
+    """A folder that a person named, as an absolute path. Raises AutotuneError that names the option."""
+    try:
+        return Path(folder).expanduser().absolute()
+    except RuntimeError as error:
+        raise AutotuneError(f"{option} {folder}: whose home folder that is, is not known") from error
+    except OSError as error:
+        raise AutotuneError(
+            f"{option} {folder}: the working directory it starts from is gone ({error.strerror or error}); "
+            "give an absolute path"
+        ) from error

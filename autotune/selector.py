@@ -4,7 +4,6 @@ A word is a profile id (`10de-2204-vulkan-naga`), a vendor (`nvidia`) or a vendo
 (`nvidia/ampere`). What such a device allows is taken from the devices known to the caches.
 """
 
-import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -13,9 +12,7 @@ from msgspec import structs
 from autotune import cache, layout
 from autotune.kernels.base import Family
 from autotune.limits import base_profile
-from autotune.model import DeviceProfile
-
-_ID = re.compile(r"([0-9a-f]{4,})-([0-9a-f]{4,})-(.*)-(naga|tint)")
+from autotune.model import ID, DeviceProfile
 
 
 def last_or_base(root: Path) -> tuple[DeviceProfile, tuple[str, ...]]:
@@ -40,7 +37,7 @@ def select(word: str, family: Family, roots: Sequence[Path]) -> tuple[DeviceProf
         if profile.id.casefold() == word:
             return profile, ()
     unknown = (f"no known device matches {word!r}; only WebGPU's base limits are assumed",)
-    if match := _ID.fullmatch(word):
+    if match := ID.fullmatch(word):
         vendor_id, device_id, backend, compiler = match.groups()
         ids = {"vendor_id": int(vendor_id, 16), "device_id": int(device_id, 16)}
         return structs.replace(base_profile(), **ids, backend=backend, compiler=compiler), unknown

@@ -292,32 +292,37 @@ for m in range(first, first + 10_000):
 
 @pytest.mark.skipif(sys.platform == "win32", reason="SIGKILL")
 def test_no_key_is_lost_when_one_of_four_writers_is_killed(tmp_path):
+    root = tmp_path / "cache"
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(TESTS), str(TESTS.parent)])}
-    writers = [
-        subprocess.Popen(
-            [sys.executable, "-c", WRITER, str(tmp_path), str(first)],
-            stdout=subprocess.PIPE,
-            text=True,
-            env=environment,
-        )
-        for first in (10_000, 20_000, 30_000, 40_000)
-    ]
-    for writer in writers:
-        assert writer.stdout.readline()
+    announced = [tmp_path / f"{first}.txt" for first in (10_000, 20_000, 30_000, 40_000)]
+    writers = []
+    for path in announced:  # files, since of a pipe that somebody reads line by line a part is held back
+        with path.open("wb") as file:
+            command = [sys.executable, "-c", WRITER, str(root), path.stem]
+            writers.append(subprocess.Popen(command, stdout=file, env=environment))
+    end = time.monotonic() + 60
+    while not all(path.stat().st_size for path in announced):
+        assert time.monotonic() < end, "not every writer began"
+        assert all(writer.poll() is None for writer in writers)
+        time.sleep(0.01)
     time.sleep(random.uniform(0.1, 0.3))
     writers[0].send_signal(signal.SIGKILL)
     time.sleep(0.3)
     for writer in writers[1:]:
         writer.terminate()
-    stored = [10_000, 20_000, 30_000, 40_000]
     for writer in writers:
-        stored += [int(line) for line in writer.communicate(timeout=30)[0].splitlines()]
+        assert writer.wait(timeout=30) < 0  # ended by our signal, and not before
+    stored = []
+    for path in announced:
+        *lines, torn = path.read_text().split("\n")
+        assert lines or torn
+        stored += [int(line) for line in lines]
     assert len(stored) > 8
-    for path in tmp_path.rglob("*.json"):
+    for path in root.rglob("*.json"):
         decode(FAKE, path.read_bytes())
     warnings = []
     for m in stored:
-        assert cache.exact(tmp_path, FAKE, FakeProblem(m=m), device(), warnings) is not None
+        assert cache.exact(root, FAKE, FakeProblem(m=m), device(), warnings) is not None
     assert warnings == []
 
 
@@ -409,6 +414,23 @@ def test_the_device_last_opened_is_remembered(tmp_path):
         assert cache.last_device(tmp_path) is None
     cache.remember_device(device(), tmp_path)
     assert cache.last_device(tmp_path) == device()
+
+
+def test_a_remembered_device_that_allows_nothing_is_ignored(tmp_path):
+    cache.remember_device(device(limits={**device().limits, "maxBufferSize": 0}), tmp_path)
+    assert cache.last_device(tmp_path) is None
+
+
+def test_clear_takes_the_id_of_devices_that_only_names_tell_apart(tmp_path):
+    named = [device(vendor_id=0x106B, device_id=0, name=name) for name in ("Apple M1", "Apple M3", "")]
+    paths = [cache.store(tmp_path, FAKE, entry(profile=profile)) for profile in named]
+    kept = cache.store(tmp_path, FAKE, entry())
+    assert cache.clear(tmp_path, device=named[0], families=FAMILIES) == paths[:1]
+    for word in ("106b", "106b-0000", "106b-0000-vulkan", "", "106b-0000-vulkan-tint"):
+        assert cache.clear(tmp_path, device=word, families=FAMILIES) == []
+    assert cache.clear(tmp_path, device=paths[1].parent.name, families=FAMILIES) == paths[1:2]
+    assert cache.clear(tmp_path, device=named[0].id.upper(), families=FAMILIES) == paths[2:]
+    assert kept.exists()
 
 
 def test_a_new_entry_knows_when_and_by_what_it_was_made():

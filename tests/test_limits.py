@@ -105,6 +105,11 @@ def test_a_split_grid_covers_the_count_within_the_limit_and_wastes_less_than_a_c
     assert 0 <= x * y - workgroups < y <= x
 
 
+def test_an_adapter_that_allows_no_workgroups_refuses_every_grid():
+    (reason,) = refused(allowing(maxComputeWorkgroupsPerDimension=0))
+    assert "64 workgroups, the adapter allows 0²" in reason
+
+
 @given(st.integers(1, 200), st.integers(1, 40))
 def test_linearised_workgroups_of_a_split_grid_meet_every_tile_once(workgroups, limit):
     x, y = split_grid(workgroups, limit)

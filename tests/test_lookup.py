@@ -13,10 +13,11 @@ from msgspec import structs
 
 from autotune import cache, kernels, lookup, paths
 from autotune.entry import new_entry
-from autotune.errors import InvalidProblem
+from autotune.errors import AutotuneError, InvalidProblem
 from autotune.levels import MAX_DISTANCE, find
 from autotune.limits import base_profile
 from autotune.lookup import best_config
+from autotune.tuner import tune
 
 ASKED = FakeProblem(m=64)
 OTHER_BOARD = device(device_id=0x2204, name="NVIDIA GeForce RTX 3090", driver="999")
@@ -281,6 +282,62 @@ def test_best_config_refuses_what_is_no_problem():
         best_config("1024")
     with pytest.raises(InvalidProblem):
         best_config(FakeProblem(m=1 << 21))
+
+
+@pytest.mark.parametrize("problem", ["1024", None, {}, [], device()])
+def test_what_is_no_problem_is_a_type_error(problem):
+    with pytest.raises(TypeError, match="no kernel family has problems of type"):
+        best_config(problem)
+
+
+@pytest.mark.parametrize("asked", [0, b"nvidia", ["nvidia"], {}])
+def test_what_is_no_device_is_a_type_error(asked):
+    with pytest.raises(TypeError, match="device must be a DeviceProfile, a text or None, not "):
+        best_config(ASKED, device=asked)
+
+
+@pytest.fixture
+def homeless(monkeypatch):
+    """A user without a home folder, as where a container runs under a number that has no name."""
+    for name in ("AUTOTUNE_CACHE_DIR", "HOME", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+
+    def nobody(_):
+        raise KeyError("uid not found")
+
+    monkeypatch.setattr("pwd.getpwuid", nobody)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="homes are not looked up by number here")
+@pytest.mark.usefixtures("homeless")
+def test_without_a_home_folder_look_ups_answer_and_all_else_names_the_option(shipped, tmp_path):
+    put(shipped)
+    assert best_config(ASKED, device=device()).level == "shipped"
+    assert find(FAKE, ASKED, device()).level == "shipped"
+    assert lookup.asked_device(ASKED) == base_profile()
+    assert lookup.cached(ASKED) is None
+    for use in (paths.user_cache_dir, lambda: tune(ASKED), lambda: cache.remember_device(device())):
+        with pytest.raises(AutotuneError, match=r"home folder is not known.*--cache-dir"):
+            use()
+    put(tmp_path / "named", config=Square(tile=2))
+    assert best_config(ASKED, device=device(), cache_dir=tmp_path / "named").config == Square(tile=2)
+
+
+def test_a_cache_in_a_home_folder_that_is_not_known_is_refused(monkeypatch):
+    with pytest.raises(AutotuneError, match=r"\A--cache-dir ~nosuch/x: "):
+        best_config(ASKED, cache_dir="~nosuch/x")
+    monkeypatch.setenv("AUTOTUNE_CACHE_DIR", "~nosuch/x")
+    with pytest.raises(AutotuneError, match=r"\AAUTOTUNE_CACHE_DIR ~nosuch/x: "):
+        best_config(ASKED)
+
+
+@pytest.mark.parametrize("limit", base_profile().limits)
+def test_a_device_that_allows_nothing_gets_an_answer_with_the_reason(limit):
+    none = device(limits={**device().limits, limit: 0})
+    gemm = kernels.KERNELS["gemm"].problem_type(m=64, n=64, k=64)
+    answer = best_config(gemm, device=none)
+    assert answer.level == "default"
+    assert answer.notes or limit in ("maxUniformBufferBindingSize",)
 
 
 def test_a_held_answer_is_dropped_when_a_file_behind_it_changes(user, shipped):
