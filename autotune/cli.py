@@ -1,9 +1,11 @@
 """The command line: one command a kernel family, made from KERNELS, and the look-up, export and cache."""
 
+import io
 import os
 import sys
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,14 +20,34 @@ INTERRUPTED = 130
 
 Command = Callable[..., None]
 
+
+class _Folder(click.Path):
+    """A folder, with `~` for the home folder. Nothing at all is no folder, though Path makes one of it."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        from autotune import paths
+
+        if not value:
+            self.fail("it is empty", param, ctx)
+        option = param.opts[0] if param is not None else "the folder"
+        return super().convert(paths.expanded(value, option), param, ctx)
+
+
+def _not_empty(_ctx: click.Context, _param: click.Parameter, value: str | None) -> str | None:
+    if value is not None and not value.strip():
+        raise click.BadParameter("it is empty")
+    return value
+
+
 _cache_dir = click.option(
     "--cache-dir",
-    type=click.Path(file_okay=False, path_type=Path),
+    type=_Folder(file_okay=False, path_type=Path),
     help="Where results are kept (default: $AUTOTUNE_CACHE_DIR, else the user's cache folder).",
 )
 _json = click.option("--json", "as_json", is_flag=True, help="Machine-readable output.")
 _device = click.option(
     "--device",
+    callback=_not_empty,
     help="Device id, vendor, or vendor/architecture to answer for (default: the one last opened here).",
 )
 
@@ -87,7 +109,7 @@ def _add_tune(family: Family) -> None:
     @click.option(
         "--time-limit", type=click.FloatRange(min=0, min_open=True), help="Seconds to search at most."
     )
-    @click.option("--force", is_flag=True, help="Tune even if the cache has an answer.")
+    @click.option("--force", is_flag=True, help="Tune even if the cache has an answer, and retry what hung.")
     @click.option("--adapter", help="Index, id or part of the name of an adapter; see `autotune devices`.")
     @click.option(
         "--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of search and data."
@@ -123,12 +145,16 @@ def _add_tune(family: Family) -> None:
                 seed=seed,
                 adapter=adapter,
                 cache_dir=cache_dir,
+                retry=force,
                 observe=progress,
             )
         console.tuned(result)
         if result.ended == "interrupted":
             console.note("interrupted: the best so far was kept; the same command goes on from here")
             sys.exit(INTERRUPTED)
+        if result.ended == "device lost":
+            console.note("the device was lost: the best so far was kept; the same command goes on from here")
+            sys.exit(1)
 
     _register(cli, tune_command)
 
@@ -172,7 +198,7 @@ def _add_export(family: Family) -> None:
     @click.option(
         "--out",
         required=True,
-        type=click.Path(file_okay=False, path_type=Path),
+        type=_Folder(file_okay=False, path_type=Path),
         help="Directory to write to.",
     )
     @click.option("--specialize", is_flag=True, help="Bake the sizes in, for the last few percent of speed.")
@@ -313,7 +339,7 @@ def cache_verify(cache_dir: Path | None) -> None:
 
 @cache.command("clear")
 @click.option("--kernel", type=click.Choice(list(KERNELS)), help="Only this kernel family.")
-@click.option("--device", help="Only this device id.")
+@click.option("--device", callback=_not_empty, help="Only this device id; see `autotune devices`.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @_cache_dir
 def cache_clear(kernel: str | None, device: str | None, yes: bool, cache_dir: Path | None) -> None:
@@ -322,10 +348,18 @@ def cache_clear(kernel: str | None, device: str | None, yes: bool, cache_dir: Pa
     from autotune import console, paths
 
     root = paths.user_cache_dir(cache_dir)
-    if not yes:
-        click.confirm(f"Remove the results in {root}?", abort=True)
+    of = "".join(f" of {what}" for what in (kernel, device) if what)
+    try:
+        sure = yes or click.confirm(f"Remove the results{of} in {root}?")
+    except click.Abort as error:
+        raise AutotuneError("nothing was removed; --yes answers the question") from error
+    if not sure:
+        console.say("nothing was removed")
+        return
     removed = store.clear(root, kernel=kernel, device=device)
     console.say(f"removed {len(removed)} files")
+    if not removed:
+        console.note(f"there are no results{of} in {root}")
 
 
 for _family in KERNELS.values():
@@ -337,8 +371,24 @@ for _family in KERNELS.values():
 
 def main() -> None:
     """Entry point: errors are one line, and the exit code says what happened."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # not every terminal knows × or µ
     try:
+        code = _run()
+    except OSError:  # standard error is full or gone as well
+        code = 1
+    sys.exit(code or 0)
+
+
+def _run() -> int:
+    """Run the command, say what went wrong, and return the exit code."""
+    code: int | None
+    try:
+        if sys.stdout is None:
+            raise AutotuneError("standard output is closed")
         code = cli.main(standalone_mode=False)
+        sys.stdout.flush()
     except click.ClickException as error:
         error.show()
         code = error.exit_code
@@ -358,7 +408,16 @@ def main() -> None:
         console.error(" ".join(str(error).split()))
         code = 1
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _leave_output()
+        code = 1
+    except OSError as error:
+        if os.environ.get("AUTOTUNE_DEBUG"):
+            raise
+        from autotune import console
+
+        _leave_output()
+        where = f" ({error.filename})" if error.filename else ""
+        console.error(f"the system refuses: {error.strerror or error}{where}")
         code = 1
     except Exception as error:
         if os.environ.get("AUTOTUNE_DEBUG"):
@@ -369,4 +428,13 @@ def main() -> None:
             f"internal: {type(error).__name__}: {error}; AUTOTUNE_DEBUG=1 shows where. Please report it."
         )
         code = 70
-    sys.exit(code or 0)
+    return code or 0
+
+
+def _leave_output() -> None:
+    """What cannot be written is not tried again at the exit."""
+    try:
+        sys.stdout.flush()
+    except (OSError, ValueError):
+        with suppress(OSError, ValueError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -90,7 +90,9 @@ def seconds(value: float) -> str:
 def rate(flops: float, duration: float) -> str:
     """Floating-point operations a second."""
     per_second = flops / duration
-    return f"{per_second / 1e12:.2f} TFLOP/s" if per_second >= 1e12 else f"{per_second / 1e9:.1f} GFLOP/s"
+    if per_second >= 1e12:
+        return f"{per_second / 1e12:.2f} TFLOP/s"
+    return f"{per_second / 1e9:.1f} GFLOP/s" if per_second >= 1e9 else f"{per_second / 1e6:.3g} MFLOP/s"
 
 
 def describe(config: Config) -> str:
@@ -126,7 +128,7 @@ class ProgressLine:
         self._printed = 0.0
 
     def __enter__(self) -> Self:
-        if _err.is_terminal:
+        if _err.is_terminal and not _err.is_dumb_terminal:
             self._live = Live(
                 Text("opening the adapter …"), console=_err, transient=True, refresh_per_second=8
             )
@@ -294,12 +296,17 @@ class Row(Struct, frozen=True):
 
 
 def entries(rows: Sequence[Row], *, configs: bool) -> None:
-    """A list of cache entries, a line each, in 80 columns; each config below where they are asked for."""
+    """A list of cache entries, a line each; each config below where they are asked for.
+
+    In a terminal a line takes 80 columns, and long names of devices are cut.
+    """
     heading = Row("problem", "device", "time", "rate", "")
     names = ("problem", "time", "rate")
     problem, time_, rate_ = (max(len(getattr(row, name)) for row in (heading, *rows)) for name in names)
     room = max(80 - 6 - problem - time_ - rate_, 12)
-    device = min(max(len(row.device) for row in (heading, *rows)), room)
+    device = max(len(row.device) for row in (heading, *rows))
+    if _out.is_terminal and not _out.is_dumb_terminal:
+        device = min(device, room)
     for row in (heading, *rows):
         name = row.device if len(row.device) <= device else row.device[: device - 1] + "…"
         say(f"{row.problem:<{problem}}  {name:<{device}}  {row.time:>{time_}}  {row.rate:>{rate_}}")

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from autotune.errors import AutotuneError
+from autotune.errors import AutotuneError, CacheUnwritable
 from autotune.files import UnreadableError, read_regular, write_atomic
 from autotune.kernels.base import Family
 from autotune.levels import Answer
@@ -39,14 +39,19 @@ def export(
     files["manifest.json"] = msgspec.json.format(msgspec.json.encode(document), indent=2) + b"\n"
     try:
         directory.mkdir(parents=True, exist_ok=True)
+        blocked = next((name for name in files if (directory / name).is_dir()), None)
+        if blocked is not None:
+            raise IsADirectoryError(0, f"{blocked} is a directory there")
         earlier = _texts_of(directory / "manifest.json")
         for name, content in files.items():
             write_atomic(directory, directory / name, content)
         for path in earlier:
             if path.name not in files:
                 path.unlink(missing_ok=True)
-    except (OSError, AutotuneError) as error:
-        raise AutotuneError(f"cannot write to {directory}: {error}; choose another --out") from error
+    except (OSError, CacheUnwritable) as error:
+        cause = error.__cause__ if isinstance(error.__cause__, OSError) else error
+        reason = getattr(cause, "strerror", None) or cause
+        raise AutotuneError(f"cannot write to {directory}: {reason}; choose another --out") from error
     return [directory / name for name in files]
 
 

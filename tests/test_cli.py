@@ -1,12 +1,18 @@
 """The commands, as far as they need no device."""
 
+import io
+import json
+import os
+import subprocess
 import sys
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from click.testing import CliRunner
 from fake_family import device, seconds
 
-from autotune import cache, cli, entry, paths
+from autotune import cache, cli, console, entry, paths
 from autotune.errors import AutotuneError, TuningFailed
 from autotune.kernels.base import Option
 from autotune.kernels.gemm import GEMM, GemmProblem, Tiled
@@ -38,7 +44,11 @@ def put(root, m, profile):
     cache.store(root, GEMM, made)
 
 
-def test_the_list_of_results_fits_eighty_columns(run, tmp_path):
+def test_the_list_of_results_fits_eighty_columns_of_a_terminal(run, tmp_path, monkeypatch):
+    monkeypatch.setattr(
+        console, "_out", console.Console(highlight=False, soft_wrap=True, force_terminal=True)
+    )
+    monkeypatch.setenv("TERM", "xterm")
     for m in (64, 16_384):
         put(tmp_path / "cache", m, H200)
     code, out, _ = run("cache list")
@@ -50,6 +60,17 @@ def test_the_list_of_results_fits_eighty_columns(run, tmp_path):
     assert "tile=8" not in out
     _, out, _ = run("cache list --config")
     assert out.splitlines()[::2] == [lines[0], "  tiled tile=8", "  tiled tile=8"]
+
+
+@pytest.mark.parametrize("terminal", [False, True])
+def test_a_piped_list_of_results_has_whole_names(run, tmp_path, monkeypatch, terminal):
+    dumb = console.Console(highlight=False, soft_wrap=True, force_terminal=terminal)
+    monkeypatch.setattr(console, "_out", dumb)
+    monkeypatch.setenv("TERM", "dumb")
+    put(tmp_path / "cache", 64, H200)
+    lines = run("cache list --config")[1].splitlines()
+    assert len(lines) == 3
+    assert f"  {H200.name}  " in lines[1]
 
 
 def test_an_empty_list_is_a_heading(run):
@@ -125,3 +146,205 @@ def test_a_failed_tuning_exits_with_1_and_one_line(run, monkeypatch):
     code, _, shown = run("gemm --size 64")
     assert code == 1
     assert "error: no candidate worked" in shown.splitlines()
+
+
+def test_an_answer_as_json_has_the_path_of_its_entry(run, tmp_path):
+    root = tmp_path / "cache"
+    put(root, 16, device())
+    cache.remember_device(device(), root)
+    code, out, _ = run("best gemm --size 16 --json")
+    answer = json.loads(out)
+    assert (code, answer["level"], answer["config"]["tile"]) == (0, "user", 8)
+    assert Path(answer["path"]).is_file()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="names of files are text here")
+def test_a_path_that_is_no_utf_8_still_gives_json(run, tmp_path):
+    root = tmp_path / os.fsdecode(b"caf\xe9")
+    put(root, 16, device())
+    cache.remember_device(device(), root)
+    code, out, _ = run(f"best gemm --size 16 --json --cache-dir {root}")
+    assert (code, json.loads(out)["level"]) == (0, "user")
+
+
+# -- options that name folders and devices -----------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("line", "option"),
+    [
+        ("cache clear --yes --device", "--device"),
+        ("best gemm --size 8 --device", "--device"),
+        ("cache list --cache-dir", "--cache-dir"),
+        ("export gemm --size 8 --out", "--out"),
+    ],
+)
+def test_an_empty_value_is_refused(tmp_path, monkeypatch, capsys, line, option):
+    monkeypatch.setenv("AUTOTUNE_CACHE_DIR", str(tmp_path / "cache"))
+    put(tmp_path / "cache", 64, H200)
+    monkeypatch.setattr(sys, "argv", ["autotune", *line.split(), ""])
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    assert ended.value.code == 2
+    assert f"Invalid value for '{option}': it is empty" in capsys.readouterr().err
+    assert len(list((tmp_path / "cache").rglob("*.json"))) == 1
+
+
+def test_the_home_folder_is_expanded(run, tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("USERPROFILE", str(tmp_path))
+    assert run("cache path --cache-dir ~/mine")[1] == f"{tmp_path / 'mine'}\n"
+    assert run("export gemm --size 8 --out ~/out")[0] == 0
+    assert (tmp_path / "out" / "manifest.json").is_file()
+
+
+def test_a_home_folder_that_is_not_known_is_one_line_that_names_the_option(run):
+    for line, option in (
+        ("cache list --cache-dir ~nosuch/x", "--cache-dir"),
+        ("export gemm --size 8 --out ~nosuch/x", "--out"),
+    ):
+        code, _, shown = run(line)
+        assert code == 1
+        assert shown.startswith(f"error: {option} ~nosuch/x: ")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="a working directory cannot be removed here")
+def test_a_working_directory_that_is_gone_is_one_line(run, tmp_path, monkeypatch):
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    code, _, shown = run("best gemm --size 8 --cache-dir x")
+    assert code == 1
+    assert shown.startswith("error: --cache-dir x: the working directory")
+    assert run("best gemm --size 8")[0] == 0
+
+
+# -- clearing ----------------------------------------------------------------------------------------
+
+APPLE = device(vendor="apple", vendor_id=0x106B, device_id=0, name="Apple M1", backend="metal")
+
+
+def test_clear_takes_the_id_that_devices_prints_also_where_names_tell_devices_apart(run, tmp_path):
+    for profile in (APPLE, H200):
+        put(tmp_path / "cache", 64, profile)
+    code, out, shown = run("cache clear --yes --device 106B-0000-metal-tint")
+    assert (code, out) == (0, "removed 0 files\n")
+    assert "note: there are no results of 106B-0000-metal-tint in " in shown
+    assert run(f"cache clear --yes --device {APPLE.id}")[1] == "removed 1 files\n"
+    assert len(list((tmp_path / "cache").rglob("*.json"))) == 1
+
+
+@pytest.mark.parametrize("part", ["10de", "10de-2335", "10de-2335-vulkan"])
+def test_a_part_of_an_id_clears_nothing(run, tmp_path, part):
+    put(tmp_path / "cache", 64, H200)
+    assert run(f"cache clear --yes --device {part}")[1] == "removed 0 files\n"
+
+
+@pytest.mark.parametrize(("answer", "code", "says"), [("n\n", 0, "nothing was removed"), ("", 1, "")])
+def test_clear_removes_nothing_unless_told_so(run, tmp_path, monkeypatch, answer, code, says):
+    put(tmp_path / "cache", 64, H200)
+    monkeypatch.setattr(sys, "stdin", io.StringIO(answer))
+    ended, out, shown = run("cache clear")
+    assert ended == code
+    assert says in out
+    assert ("nothing was removed; --yes" in shown) is not bool(says)
+    assert len(list((tmp_path / "cache").rglob("*.json"))) == 1
+
+
+# -- how a run ends ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("ended", "code", "words"),
+    [("device lost", 1, "the device was lost"), ("interrupted", 130, "interrupted")],
+)
+def test_a_run_that_ended_early_says_so_and_does_not_exit_with_0(run, monkeypatch, ended, code, words):
+    monkeypatch.setattr("autotune.tuner.tune", lambda *_, **__: SimpleNamespace(ended=ended))
+    monkeypatch.setattr(console, "tuned", lambda _result: None)
+    exit_code, _, shown = run("gemm --size 64")
+    assert exit_code == code
+    assert f"note: {words}: the best so far was kept" in shown
+
+
+@pytest.mark.parametrize("force", [False, True])
+def test_force_tries_again_what_hung(run, monkeypatch, force):
+    asked = []
+
+    def tune(*_, retry, **__):
+        asked.append(retry)
+        return SimpleNamespace(ended="trials")
+
+    monkeypatch.setattr("autotune.tuner.tune", tune)
+    monkeypatch.setattr(console, "tuned", lambda _result: None)
+    assert run("gemm --size 64" + " --force" * force)[0] == 0
+    assert asked == [force]
+
+
+def test_rates_of_small_problems_have_a_fitting_unit():
+    assert console.rate(2e12, 1) == "2.00 TFLOP/s"
+    assert console.rate(2e9, 1) == "2.0 GFLOP/s"
+    assert console.rate(8192, 1e-3) == "8.19 MFLOP/s"
+
+
+# -- standard output as it may be --------------------------------------------------------------------
+
+
+def program(line, **options):
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[1])}
+    environment |= options.pop("env", {})
+    return subprocess.run(
+        [sys.executable, "-m", "autotune", *line.split()],
+        stderr=subprocess.PIPE,
+        check=False,
+        timeout=60,
+        env=environment,
+        **options,
+    )
+
+
+def test_signs_that_the_terminal_does_not_know_are_replaced(tmp_path):
+    put(tmp_path, 64, device())
+    cache.remember_device(device(), tmp_path)
+    done = program(
+        f"best gemm --size 64 --cache-dir {tmp_path}",
+        stdout=subprocess.PIPE,
+        env={"PYTHONIOENCODING": "ascii"},
+    )
+    assert done.returncode == 0
+    assert b"1 ms" in done.stdout
+    assert done.stdout.isascii()
+
+
+needs_full = pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full here")
+
+
+@needs_full
+@pytest.mark.parametrize("line", ["best gemm --size 64", "best gemm --size 64 --json", "--help"])
+def test_an_answer_that_cannot_be_written_is_one_line(tmp_path, line):
+    with Path("/dev/full").open("wb") as full:
+        done = program(line, stdout=full, env={"AUTOTUNE_CACHE_DIR": str(tmp_path)})
+    assert done.returncode == 1
+    assert done.stderr.decode().splitlines()[-1].startswith("error: the system refuses: No space left")
+    assert b"Traceback" not in done.stderr
+
+
+@needs_full
+def test_an_error_that_cannot_be_told_is_still_an_error(tmp_path):
+    command = f"exec {sys.executable} -m autotune cache show gemm --size 9 --cache-dir {tmp_path} 2>/dev/full"
+    assert program("--version", stdout=subprocess.DEVNULL).returncode == 0
+    root = str(Path(__file__).resolve().parents[1])
+    done = subprocess.run(["sh", "-c", command], check=False, env={**os.environ, "PYTHONPATH": root})
+    assert done.returncode == 1
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="closes standard output in a shell")
+def test_a_closed_standard_output_is_one_line(tmp_path):
+    root = str(Path(__file__).resolve().parents[1])
+    done = subprocess.run(
+        ["sh", "-c", f"exec {sys.executable} -m autotune best gemm --size 64 --json >&-"],
+        check=False,
+        stderr=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": root, "AUTOTUNE_CACHE_DIR": str(tmp_path)},
+    )
+    assert (done.returncode, done.stderr) == (1, b"error: standard output is closed\n")

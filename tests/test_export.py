@@ -92,3 +92,23 @@ def test_a_directory_that_cannot_be_written_is_one_clear_line(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(AutotuneError, match="choose another --out"):
         write(tmp_path / "file")
+
+
+def test_a_folder_in_the_place_of_the_manifest_is_one_clear_line_and_nothing_is_written(tmp_path):
+    (tmp_path / "manifest.json").mkdir()
+    with pytest.raises(
+        AutotuneError, match=r"manifest\.json is a directory there; choose another --out\Z"
+    ) as e:
+        write(tmp_path)
+    assert "cache" not in str(e.value).replace(str(tmp_path), "")
+    assert [path.name for path in tmp_path.iterdir()] == ["manifest.json"]
+
+
+def test_a_failed_write_speaks_of_the_directory_and_not_of_the_cache(tmp_path, monkeypatch):
+    def full(_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("autotune.files.os.fsync", full)
+    with pytest.raises(AutotuneError) as caught:
+        write(tmp_path)
+    assert str(caught.value) == f"cannot write to {tmp_path}: No space left on device; choose another --out"
