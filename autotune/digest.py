@@ -25,7 +25,8 @@ def template_digest(kernel: str) -> str:
 def package_digest(module: str) -> str:
     """Digest of the Python files of the package that a family's module lies in: 16 hex digits.
 
-    A module that lies beside other families, or in no package, stands for itself alone.
+    A package below `autotune.kernels` comes with the modules beside it, since families share them. A module
+    that lies beside other families, or in no package, stands for itself alone.
     """
     file = getattr(sys.modules[module], "__file__", None)
     if file is None:
@@ -33,7 +34,8 @@ def package_digest(module: str) -> str:
     path = Path(file)
     if module.count(".") < 3 and path.name != "__init__.py":
         return _digest(path.parent, (path,))
-    return _digest(path.parent, path.parent.rglob("*.py"))
+    shared = path.parent.parent.glob("*.py") if module.startswith("autotune.kernels.") else ()
+    return _digest(path.parent.parent, (*shared, *path.parent.rglob("*.py")))
 
 
 def _digest(root: Path, paths_below: Iterable[Path]) -> str:

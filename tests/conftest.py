@@ -20,6 +20,8 @@ from msgspec import Struct
 from autotune.errors import AutotuneError
 from autotune.runtime.process import WorkerRuntime
 
+pytest.register_assert_rewrite("kernel_checks")  # its assertions show their values, as those of tests do
+
 CHOICE = "AUTOTUNE_TEST_STACKS"
 DRIVER_CHOICE = "VK_ICD_FILENAMES"
 SWIFTSHADER = Path("/usr/lib/chromium/vk_swiftshader_icd.json")

@@ -1,17 +1,26 @@
 """GEMM kernels against float64, on every software stack, with poisoned outputs and guarded buffers."""
 
-import ast
 import random
 import re
 from functools import cache
-from math import prod
-from operator import add, floordiv, mul, sub
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from kernel_checks import (
+    assert_finished,
+    complaint,
+    few_examples,
+    lacks_f16,
+    legal_configs_of,
+    many_examples,
+    run,
+    slow,
+    with_first_pass,
+)
 from msgspec import structs
+from wgsl_text import without_comments, workgroup_memory, workgroup_size
 
 import autotune
 from autotune import limits, space, verify
@@ -19,7 +28,7 @@ from autotune.candidate import Bench
 from autotune.kernels.gemm import GEMM, Blocked, GemmProblem, Gemv, Naive, SplitK, Tiled
 from autotune.kernels.gemm.configs import depth_of, tile_of, vector_of
 from autotune.kernels.gemm.family import Gemm
-from autotune.model import DTYPE_BYTES, Rejection
+from autotune.model import Rejection
 
 
 def blocked(**changes):
@@ -84,20 +93,6 @@ one_of_each = pytest.mark.parametrize(
         "gemv-splits",
     ],
 )
-
-
-def run(runtime, problem, config, *, specialize=False, integers=False, family=GEMM):
-    """What is wrong with the results of a config, or None. Whole numbers have to be met exactly."""
-    plan = family.plan(problem, config, specialize=specialize)
-    assert list(limits.refusals(limits.needs(plan), runtime.profile)) == []
-    check = verify.prepare(family, problem, plan, runtime.profile, seed=1, integers=integers)
-    runtime.load(check.contents)
-    return check.complaint(runtime.run(runtime.compile(plan)))
-
-
-def slow(runtime):
-    """SwiftShader compiles anew each time, for up to a second, and is slow at barriers; lavapipe is not."""
-    return runtime.profile.vendor == "google"
 
 
 def ragged(config, *, turn, every_pair):
@@ -191,20 +186,12 @@ def test_more_workgroups_than_one_dimension_holds_reach_every_tile(runtime, conf
     assert run(runtime, problem, config, integers=True) is None
 
 
-def with_workgroups(plan, workgroups):
-    return structs.replace(
-        plan, passes=(structs.replace(plan.passes[0], workgroups=workgroups), *plan.passes[1:])
-    )
-
-
 @one_of_each
 def test_workgroups_without_a_tile_leave_everything_alone(runtime, name):
     problem = GemmProblem(m=33, n=36, k=12)
     plan = GEMM.plan(problem, CONFIGS[name], specialize=False)
-    check = verify.prepare(GEMM, problem, plan, runtime.profile, seed=1)
-    runtime.load(check.contents)
-    roomy = with_workgroups(plan, 500 if slow(runtime) else 65_535 + 2)  # the latter is two rows
-    assert check.complaint(runtime.run(runtime.compile(roomy))) is None
+    workgroups = 500 if slow(runtime) else 65_535 + 2  # the latter is two rows
+    assert complaint(runtime, problem, plan, with_first_pass(plan, workgroups=workgroups)) is None
 
 
 def test_a_dispatch_that_is_too_small_is_caught_also_after_a_right_one(runtime):
@@ -212,7 +199,7 @@ def test_a_dispatch_that_is_too_small_is_caught_also_after_a_right_one(runtime):
     plan = GEMM.plan(problem, CONFIGS["tiled-8"], specialize=False)
     check = verify.prepare(GEMM, problem, plan, runtime.profile, seed=1)
     runtime.load(check.contents)
-    right, clamped = runtime.compile(plan), runtime.compile(with_workgroups(plan, 24))
+    right, clamped = runtime.compile(plan), runtime.compile(with_first_pass(plan, workgroups=24))
     assert check.complaint(runtime.run(right)) is None
     assert "elements were never written" in check.complaint(runtime.run(clamped))
     assert check.complaint(runtime.run(right)) is None
@@ -233,24 +220,14 @@ F16_CONFIGS = {
 each_f16_config = pytest.mark.parametrize("name", F16_CONFIGS)
 
 
-def f16_problem(runtime, config, accumulate, **sizes):
-    """The problem in f16, or None after proving that an adapter without f16 refuses it by name."""
-    problem = GemmProblem(**sizes, dtype="f16", accumulate=accumulate)
-    if "shader-f16" in runtime.profile.features:
-        return problem
-    reasons = list(limits.refusals(GEMM.resources(problem, config), runtime.profile))
-    assert reasons == ["needs a feature the adapter lacks: shader-f16"]
-    return None
-
-
 @each_f16_config
 @pytest.mark.parametrize("accumulate", ["f32", "f16"])
 def test_f16_is_right_or_refused_by_name(runtime, name, accumulate):
     config = F16_CONFIGS[name]
     v = vector_of(config)
     for m, n, k in [(33, 32 + v, 16 + v), (7, 3 * v, v), (65, 12, 3 * 16)]:
-        problem = f16_problem(runtime, config, accumulate, m=m, n=n, k=k)
-        if problem is not None:
+        problem = GemmProblem(m=m, n=n, k=k, dtype="f16", accumulate=accumulate)
+        if not lacks_f16(runtime, problem, config):
             assert run(runtime, problem, config) is None
             assert run(runtime, problem, config, integers=True) is None
 
@@ -271,8 +248,8 @@ class Steep(Gemm):
 @each_f16_config
 def test_partial_sums_beyond_f16_are_kept_in_f32(runtime, name):
     config = F16_CONFIGS[name]
-    problem = f16_problem(runtime, config, "f32", m=33, n=36, k=20)
-    if problem is not None:
+    problem = GemmProblem(m=33, n=36, k=20, dtype="f16")
+    if not lacks_f16(runtime, problem, config):
         assert run(runtime, problem, config, integers=True, family=Steep()) is None
 
 
@@ -283,18 +260,14 @@ def test_partial_sums_beyond_f16_are_kept_in_f32(runtime, name):
 def legal_configs(profile, vector):
     """Configs of the shipped space, legal on a device and quickly compiled, as many of each variant."""
     problem = GemmProblem(m=64, n=64, k=512) if vector == 4 else GemmProblem(m=63, n=63, k=511)
-    axes = {variant: space.load_axes(GEMM)[variant] for variant in ("blocked", "split_k", "gemv")}
-    found = space.legal(GEMM, problem, profile.value, axes)
-    configs = (space.config_at(GEMM, axes, point) for point in found.points)
+    found = legal_configs_of(("blocked", "split_k", "gemv"), problem, profile.value)
     quick = [
-        config
-        for config in configs
-        if isinstance(config, Gemv) or config.unroll_k * config.thread_m * config.thread_n <= 256
+        [c for c in configs if isinstance(c, Gemv) or c.unroll_k * c.thread_m * c.thread_n <= 256]
+        for configs in found.values()
     ]
-    by_variant = {variant: [config for config in quick if config.variant == variant] for variant in axes}
-    few = min(map(len, by_variant.values()))
+    few = min(map(len, quick))
     choose = random.Random(0).sample
-    return [config for configs in by_variant.values() for config in choose(configs, few)]
+    return [config for configs in quick for config in choose(configs, few)]
 
 
 class Hashed:
@@ -322,17 +295,7 @@ def cases(draw, profile):
     return config, GemmProblem(m=m, n=n, k=k)
 
 
-few_examples = settings(
-    max_examples=6,
-    deadline=None,
-    derandomize=True,
-    database=None,
-    phases=[Phase.explicit, Phase.generate],  # an example takes a second: the first failing one will do
-    suppress_health_check=list(HealthCheck),
-)
-
-
-@few_examples
+@few_examples(6)
 @given(data=st.data())
 def test_legal_configs_are_right_at_ragged_shapes(runtime, data):
     config, problem = data.draw(cases(runtime.profile))
@@ -394,9 +357,6 @@ def test_tint_would_say_so_if_a_text_were_wrong_or_too_large_for_the_base_limits
     assert set(tint({"right": right, "wrong": wrong, "large": large})) == {"wrong", "large"}
 
 
-many_examples = settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
-
-
 @many_examples
 @given(plans())
 def test_resources_told_without_rendering_are_those_of_the_plan(case):
@@ -404,40 +364,13 @@ def test_resources_told_without_rendering_are_those_of_the_plan(case):
     assert GEMM.resources(problem, config) == limits.needs(plan)
 
 
-def constant(expression, names):
-    """The value of a WGSL constant expression in whole numbers: names, + - * / and parentheses."""
-    operations = {ast.Add: add, ast.Sub: sub, ast.Mult: mul, ast.Div: floordiv}
-
-    def value(node):
-        if isinstance(node, ast.BinOp):
-            return operations[type(node.op)](value(node.left), value(node.right))
-        return names[node.id] if isinstance(node, ast.Name) else int(node.value)
-
-    return value(ast.parse(re.sub(r"\b(\d+)u\b", r"\1", expression).strip(), mode="eval").body)
-
-
-def workgroup_memory(wgsl):
-    """Bytes of workgroup memory and the workgroup size, as the text itself declares them."""
-    names = {}
-    for name, expression in re.findall(r"^const ([A-Z_]+) = (.*?);", wgsl, re.MULTILINE):
-        names[name] = constant(expression, names)
-    aliases = dict(re.findall(r"alias (\w+) = (\w+);", wgsl))
-    total = 0
-    for kind in re.findall(r"var<workgroup> \w+: (.*?);", wgsl):
-        lengths = [constant(length, names) for length in re.findall(r", ([^,<>]+)>", kind)]
-        lanes = 4 if "vec4" in kind else 1
-        (element,) = [aliases[name] for name in re.findall(r"\w+", kind) if name in aliases]
-        total += prod(lengths) * lanes * DTYPE_BYTES[element]
-    (size,) = re.findall(r"@workgroup_size\((.*?)\)", wgsl)
-    return total, (*(constant(length, names) for length in size.split(",")), 1, 1)[:3]
-
-
 @many_examples
 @given(plans())
 def test_the_text_declares_the_workgroup_memory_and_size_that_the_plan_tells(case):
     _, _, plan = case
     for step in plan.passes:
-        assert workgroup_memory(step.wgsl) == (step.workgroup_bytes, step.workgroup_size)
+        assert workgroup_memory(step.wgsl) == step.workgroup_bytes
+        assert workgroup_size(step.wgsl) == step.workgroup_size
 
 
 @many_examples
@@ -445,14 +378,8 @@ def test_the_text_declares_the_workgroup_memory_and_size_that_the_plan_tells(cas
 def test_rendered_texts_hold_only_finite_numbers_and_no_template_leftovers(case):
     _, _, plan = case
     for step in plan.passes:
-        code = without_comments(step.wgsl)
-        assert not re.search(r"\b(inf|nan|none|true|false|undefined)\b", code, re.IGNORECASE)
-        assert not re.search(r"//#|\{\{|\{%|\d\.\d", step.wgsl)
-        assert code.count("{") == code.count("}")
-
-
-def without_comments(wgsl):
-    return re.sub(r"//.*", "", wgsl)
+        assert_finished(step.wgsl)
+        assert not re.search(r"\d\.\d", step.wgsl)
 
 
 @many_examples

@@ -6,13 +6,25 @@ from functools import cache
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, Phase, example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
+from kernel_checks import (
+    assert_finished,
+    complaint,
+    few_examples,
+    legal_configs_of,
+    many_examples,
+    roomy_profile,
+    run,
+    slow,
+    with_first_pass,
+)
 from msgspec import structs
+from wgsl_text import workgroup_memory, workgroup_size
 
 import autotune
-from autotune import limits, space, verify
+from autotune import limits, space
 from autotune.errors import InvalidConfig, InvalidProblem
 from autotune.kernels.gemm_i8 import GEMM_I8, Blocked, GemmI8Problem, Naive, pack, unpack
 from autotune.kernels.gemm_i8.configs import depth_of, tile_of, vector_of
@@ -48,20 +60,6 @@ CONFIGS = {
 }
 each_config = pytest.mark.parametrize("name", CONFIGS)
 one_of_each = pytest.mark.parametrize("name", ["naive", "scalar-double", "vec4-prefetch"])
-
-
-def run(runtime, problem, config, *, specialize=False, integers=False, family=GEMM_I8):
-    """What is wrong with the results of a config, or None. Whole scales have to be met exactly."""
-    plan = family.plan(problem, config, specialize=specialize)
-    assert list(limits.refusals(limits.needs(plan), runtime.profile)) == []
-    check = verify.prepare(family, problem, plan, runtime.profile, seed=1, integers=integers)
-    runtime.load(check.contents)
-    return check.complaint(runtime.run(runtime.compile(plan)))
-
-
-def slow(runtime):
-    """SwiftShader compiles anew each time, for up to a second, and is slow at barriers; lavapipe is not."""
-    return runtime.profile.vendor == "google"
 
 
 def ragged(config, *, turn, every_pair):
@@ -106,6 +104,24 @@ def test_an_odd_number_of_double_buffered_tiles_is_right(runtime, name):
     for tiles in (3,) if slow(runtime) else (1, 3, 13):
         problem = GemmI8Problem(m=40, n=70, k=tiles * CONFIGS[name].tile_k)
         assert run(runtime, problem, CONFIGS[name], integers=True) is None
+
+
+@pytest.mark.parametrize(
+    ("config", "broken"),
+    [
+        (blocked(tile_m=64, tile_n=128, thread_m=8), "tile larger than twice the matrix"),
+        (blocked(tile_m=64, tile_n=128, thread_m=16, thread_n=16), "register block too large"),
+        (blocked(pad=1), "padding"),
+        (blocked(), "scalar access where vec4 is possible"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_what_only_spares_the_search_is_right_all_the_same(runtime, config, broken):
+    problem = GemmI8Problem(m=21, n=33, k=80)
+    reasons = list(GEMM_I8.refusals(problem, config))
+    assert any(broken in reason for reason in reasons)
+    assert GEMM_I8.unfit(problem, config) is None
+    assert run(runtime, problem, config, integers=True) is None
 
 
 class Extreme(GemmI8):
@@ -161,17 +177,11 @@ def test_more_workgroups_than_one_dimension_holds_reach_every_tile(runtime):
     assert run(runtime, problem, config, integers=True) is None
 
 
-def changed(plan, **changes):
-    return structs.replace(plan, passes=(structs.replace(plan.passes[0], **changes),))
-
-
 @one_of_each
 def test_workgroups_without_a_tile_leave_everything_alone(runtime, name):
     problem = GemmI8Problem(m=33, n=36, k=16)
     plan = GEMM_I8.plan(problem, CONFIGS[name], specialize=False)
-    check = verify.prepare(GEMM_I8, problem, plan, runtime.profile, seed=1)
-    runtime.load(check.contents)
-    assert check.complaint(runtime.run(runtime.compile(changed(plan, workgroups=500)))) is None
+    assert complaint(runtime, problem, plan, with_first_pass(plan, workgroups=500)) is None
 
 
 @pytest.mark.parametrize("integers", [False, True])
@@ -189,10 +199,8 @@ def test_a_kernel_that_is_wrong_by_little_is_caught(runtime, right, wrong, integ
     plan = GEMM_I8.plan(problem, CONFIGS["naive"], specialize=False)
     text = plan.passes[0].wgsl
     assert right in text
-    check = verify.prepare(GEMM_I8, problem, plan, runtime.profile, seed=1, integers=integers)
-    runtime.load(check.contents)
-    handle = runtime.compile(changed(plan, wgsl=text.replace(right, wrong)))
-    assert "elements are wrong" in check.complaint(runtime.run(handle))
+    changed = with_first_pass(plan, wgsl=text.replace(right, wrong))
+    assert "elements are wrong" in complaint(runtime, problem, plan, changed, integers=integers)
 
 
 # Configs by chance.
@@ -202,9 +210,7 @@ def test_a_kernel_that_is_wrong_by_little_is_caught(runtime, right, wrong, integ
 def legal_configs(vector):
     """Configs of the shipped space that base limits allow and that compile quickly."""
     problem = GemmI8Problem(m=64, n=64, k=256 if vector == 4 else 252)
-    axes = {"blocked": space.load_axes(GEMM_I8)["blocked"]}
-    found = space.legal(GEMM_I8, problem, limits.base_profile(), axes)
-    configs = [space.config_at(GEMM_I8, axes, point) for point in found.points]
+    configs = legal_configs_of(("blocked",), problem, limits.base_profile())["blocked"]
     return [c for c in configs if c.unroll_k * c.thread_m * c.thread_n <= 1024]
 
 
@@ -220,14 +226,7 @@ def cases(draw):
     return config, GemmI8Problem(m=m, n=n, k=k)
 
 
-@settings(
-    max_examples=4,
-    deadline=None,
-    derandomize=True,
-    database=None,
-    phases=[Phase.explicit, Phase.generate],  # an example takes a second: the first failing one will do
-    suppress_health_check=list(HealthCheck),
-)
+@few_examples(4)
 @given(data=st.data())
 def test_legal_configs_are_right_at_ragged_shapes(runtime, data):
     config, problem = data.draw(cases())
@@ -236,7 +235,6 @@ def test_legal_configs_are_right_at_ragged_shapes(runtime, data):
 
 # Without a device.
 
-many_examples = settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
 chosen = st.one_of(
     cases(),
     cases().map(lambda case: (CONFIGS["naive"], case[1])),
@@ -271,18 +269,11 @@ def test_the_text_declares_the_workgroup_memory_that_the_plan_tells(case):
     kinds = re.findall(
         r"var<workgroup> tile_(.): array<array<array<vec4<u32>, PITCH>, TILE_(.)>, BUFFERS>;", step.wgsl
     )
-    names = dict(
-        re.findall(r"^const (TILE_M|TILE_N|QUADS_K|BUFFERS|INVOCATIONS) = (\d+)u;", step.wgsl, re.MULTILINE)
-    )
-    if isinstance(config, Naive):
-        assert "var<workgroup>" not in step.wgsl
-        assert step.workgroup_bytes == 0
-        return
-    assert kinds == [("a", "M"), ("b", "N")]
-    pitch = int(names["QUADS_K"]) + ("QUADS_K + 1u" in step.wgsl)
-    rows = int(names["TILE_M"]) + int(names["TILE_N"])
-    assert step.workgroup_bytes == 16 * pitch * rows * int(names["BUFFERS"])
-    assert step.workgroup_size == (int(names["INVOCATIONS"]), 1, 1)
+    assert kinds == ([] if isinstance(config, Naive) else [("a", "M"), ("b", "N")])
+    assert step.wgsl.count("var<workgroup>") == len(kinds)
+    assert (step.workgroup_bytes == 0) is isinstance(config, Naive)
+    assert workgroup_memory(step.wgsl) == step.workgroup_bytes
+    assert workgroup_size(step.wgsl) == step.workgroup_size
 
 
 @many_examples
@@ -290,11 +281,8 @@ def test_the_text_declares_the_workgroup_memory_that_the_plan_tells(case):
 def test_rendered_texts_hold_only_finite_numbers_and_no_template_leftovers(case):
     config, problem = case
     text = GEMM_I8.plan(problem, config, specialize=False).passes[0].wgsl
-    code = re.sub(r"//.*", "", text)
     assert text.startswith("requires packed_4x8_integer_dot_product;\n")
-    assert not re.search(r"\b(inf|nan|none|true|false|undefined)\b", code, re.IGNORECASE)
-    assert not re.search(r"//#|\{\{|\{%", text)
-    assert code.count("{") == code.count("}")
+    assert_finished(text)
 
 
 @many_examples
@@ -315,9 +303,7 @@ sizes = st.integers(1, 40_000)
 @example(4096, 1, 1)
 @example(1, 4096, 1)
 def test_the_default_is_legal_for_any_problem_within_the_base_limits(m, n, words):
-    roomy = {"maxStorageBufferBindingSize": 2**32, "maxBufferSize": 2**32}
-    base = limits.base_profile()
-    profile = structs.replace(base, limits=base.limits | roomy)
+    profile = roomy_profile()
     try:
         problem = GemmI8Problem(m=m, n=n, k=4 * words)
     except InvalidProblem as error:

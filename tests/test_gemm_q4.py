@@ -8,19 +8,31 @@ from itertools import product
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
+from kernel_checks import (
+    assert_finished,
+    complaint,
+    few_examples,
+    lacks_f16,
+    legal_configs_of,
+    many_examples,
+    roomy_profile,
+    run,
+    slow,
+    with_first_pass,
+)
 from msgspec import structs
 from wgsl_text import workgroup_memory, workgroup_size
 
 import autotune
-from autotune import limits, space, verify
+from autotune import limits, space
 from autotune.cli import cli
 from autotune.errors import InvalidConfig, InvalidProblem
 from autotune.kernels.gemm_q4 import GEMM_Q4, Blocked, GemmQ4Problem, Gemv, Naive, dequantize, pack, unpack
 from autotune.kernels.gemm_q4.configs import depth_of, multiple_of, tile_of
-from autotune.kernels.gemm_q4.rules import MAX_GEMV_M
+from autotune.kernels.tiles import MAX_GEMV_M
 
 
 def gemv(**changes):
@@ -47,20 +59,6 @@ CONFIGS = {
 }
 GROUPS = (16, 32, 64, 128)
 each_config = pytest.mark.parametrize("name", CONFIGS)
-
-
-def run(runtime, problem, config, *, specialize=False, integers=False):
-    """What is wrong with the results of a config, or None. Whole numbers have to be met exactly."""
-    plan = GEMM_Q4.plan(problem, config, specialize=specialize)
-    assert list(limits.refusals(limits.needs(plan), runtime.profile)) == []
-    check = verify.prepare(GEMM_Q4, problem, plan, runtime.profile, seed=1, integers=integers)
-    runtime.load(check.contents)
-    return check.complaint(runtime.run(runtime.compile(plan)))
-
-
-def slow(runtime):
-    """SwiftShader compiles anew each time, for up to a second, and is slow at barriers; lavapipe is not."""
-    return runtime.profile.vendor == "google"
 
 
 def shapes(config):
@@ -113,22 +111,16 @@ def test_f16_is_right_or_refused_by_name(runtime, name):
     config = CONFIGS[name]
     for m, n, k in [(1, 35, 64), (33, 70, 192)]:
         problem = GemmQ4Problem(m=m, n=n, k=k, dtype="f16")
-        if "shader-f16" in runtime.profile.features:
+        if not lacks_f16(runtime, problem, config):
             assert run(runtime, problem, config) is None
             assert run(runtime, problem, config, integers=True) is None
-        else:
-            reasons = list(limits.refusals(GEMM_Q4.resources(problem, config), runtime.profile))
-            assert reasons == ["needs a feature the adapter lacks: shader-f16"]
 
 
 def test_workgroups_without_a_tile_leave_everything_alone(runtime):
     for name in ("naive", "gemv-quads", "blocked-single"):
         problem = GemmQ4Problem(m=3, n=18, k=64)
         plan = GEMM_Q4.plan(problem, CONFIGS[name], specialize=False)
-        check = verify.prepare(GEMM_Q4, problem, plan, runtime.profile, seed=1)
-        runtime.load(check.contents)
-        roomy = structs.replace(plan, passes=(structs.replace(plan.passes[0], workgroups=90),))
-        assert check.complaint(runtime.run(runtime.compile(roomy))) is None
+        assert complaint(runtime, problem, plan, with_first_pass(plan, workgroups=90)) is None
 
 
 @pytest.mark.parametrize("name", ["naive", "gemv", "blocked-single"])
@@ -161,14 +153,11 @@ def unrolled(config):
 def legal_configs(m):
     """Configs of the shipped space that base limits allow and that compile quickly."""
     problem = GemmQ4Problem(m=m, n=256, k=4096)
-    axes = {variant: space.load_axes(GEMM_Q4)[variant] for variant in ("gemv", "blocked")}
-    found = space.legal(GEMM_Q4, problem, limits.base_profile(), axes)
-    configs = [space.config_at(GEMM_Q4, axes, point) for point in found.points]
-    quick = [config for config in configs if unrolled(config) <= 256]
+    found = legal_configs_of(("gemv", "blocked"), problem, limits.base_profile())
     return [
         config
-        for variant in axes
-        for config in random.Random(0).sample([c for c in quick if c.variant == variant], 100)
+        for configs in found.values()
+        for config in random.Random(0).sample([c for c in configs if unrolled(c) <= 256], 100)
     ]
 
 
@@ -187,17 +176,7 @@ def cases(draw):
     )
 
 
-few_examples = settings(
-    max_examples=6,
-    deadline=None,
-    derandomize=True,
-    database=None,
-    phases=[Phase.explicit, Phase.generate],  # an example takes a second: the first failing one will do
-    suppress_health_check=list(HealthCheck),
-)
-
-
-@few_examples
+@few_examples(6)
 @given(data=st.data())
 def test_legal_configs_are_right_at_ragged_shapes(runtime, data):
     config, problem = data.draw(cases())
@@ -206,7 +185,6 @@ def test_legal_configs_are_right_at_ragged_shapes(runtime, data):
 
 # Without a device.
 
-many_examples = settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
 problems = st.builds(
     lambda m, n, groups, group, dtype: GemmQ4Problem(m=m, n=n, k=groups * group, group=group, dtype=dtype),
     m=st.one_of(st.integers(1, 20), st.integers(1, 5000)),
@@ -219,12 +197,7 @@ problems = st.builds(
 
 @given(problems)
 def test_the_default_is_legal_for_any_problem_within_the_base_limits(problem):
-    roomy = limits.base_profile()
-    roomy = structs.replace(
-        roomy,
-        features=("shader-f16",),
-        limits={**roomy.limits, "maxBufferSize": 2**32, "maxStorageBufferBindingSize": 2**32},
-    )
+    roomy = roomy_profile()
     for config in (GEMM_Q4.default(problem, None), GEMM_Q4.baseline(problem, None)):
         assert list(space.refusals(GEMM_Q4, problem, config, roomy)) == []
 
@@ -240,7 +213,7 @@ def test_a_plan_needs_what_was_told_without_rendering_and_what_its_text_declares
     assert workgroup_memory(step.wgsl) == step.workgroup_bytes
     assert workgroup_size(step.wgsl) == step.workgroup_size
     assert ("var<uniform>" in step.wgsl) is not baked
-    assert not re.search(r"//#|\{\{|\{%", step.wgsl)
+    assert_finished(step.wgsl)
 
 
 @many_examples

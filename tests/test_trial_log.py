@@ -3,6 +3,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 from fake_family import FAKE, FakeProblem, Fast, Square, device, seconds
@@ -108,6 +109,7 @@ def test_a_polite_interruption_blames_nobody(tmp_path):
 CHILD = """
 import sys, time
 from pathlib import Path
+from types import ModuleType
 from test_trial_log import *
 log = open_log(Path(sys.argv[1]))
 log.started(TRIALS[0].config)
@@ -234,6 +236,22 @@ def test_the_digest_of_a_package_covers_all_its_modules_and_no_other_family_s():
         )
         == 3
     )
+
+
+def test_the_digest_of_a_family_covers_the_modules_that_families_share(tmp_path, monkeypatch):
+    family, shared, other = (tmp_path / name for name in ("mine/__init__.py", "tiles.py", "other/rules.py"))
+    for path in (family, shared, other):
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("LIMIT = 1")
+    module = ModuleType("autotune.kernels.mine")
+    module.__file__ = str(family)
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    digest = package_digest.__wrapped__
+    before = digest(module.__name__)
+    other.write_text("LIMIT = 2")
+    assert digest(module.__name__) == before
+    shared.write_text("LIMIT = 2")
+    assert digest(module.__name__) != before
 
 
 def test_a_log_set_aside_can_be_read_but_is_not_resumed(tmp_path):

@@ -36,14 +36,20 @@ def workgroup_size(wgsl):
     return (*(constant(length, names) for length in size.split(",") if length.strip()), 1, 1)[:3]
 
 
+def without_comments(wgsl):
+    """The text without what `//` begins."""
+    return re.sub(r"//.*", "", wgsl)
+
+
 def workgroup_memory(wgsl):
-    """Bytes of all workgroup variables whose element types are aliases."""
+    """Bytes of all workgroup variables; their element types may be aliases."""
     names = constants(wgsl)
     aliases = dict(re.findall(r"alias (\w+) = (\w+);", wgsl))
     total = 0
     for kind in re.findall(r"var<workgroup> \w+: (.*?);", wgsl):
         lengths = [constant(length, names) for length in re.findall(r", ([^,<>]+)>", kind)]
         (lanes,) = re.findall(r"vec(\d)", kind) or ["1"]
-        (element,) = [aliases[name] for name in re.findall(r"\w+", kind) if name in aliases]
+        names_in_kind = [aliases.get(name, name) for name in re.findall(r"\w+", kind)]
+        (element,) = [name for name in names_in_kind if name in DTYPE_BYTES]
         total += prod(lengths) * int(lanes) * DTYPE_BYTES[element]
     return total

@@ -10,7 +10,7 @@ KERNELS: dict[str, Family] = {family.name: family for family in (GEMM, GEMM_I8, 
 
 
 def family_of(problem: Problem) -> Family:
-    """The family whose problem this is."""
+    """The family whose problem this is. Raises TypeError where there is none."""
     for family in KERNELS.values():
         if isinstance(problem, family.problem_type):
             return family

@@ -25,7 +25,8 @@ if TYPE_CHECKING:  # the look-up path must not import numpy
 class Option(Struct, frozen=True):
     """One command-line option of a family's problem.
 
-    `kind` is `int`, `float`, `bool` or a tuple of choices.
+    `kind` is `int`, `float`, `bool` or a tuple of choices. Without a default the value is None where the
+    option is not given, and `problem_from_options` says whether it may be.
     """
 
     name: str
@@ -58,20 +59,27 @@ class Resources(Struct, frozen=True):
     """What a pass needs of a device, known without rendering it."""
 
     workgroup_size: tuple[int, int, int]
+    """Invocations of a workgroup in x, y and z."""
     workgroup_bytes: int
+    """Workgroup memory of a workgroup."""
     workgroups: int
+    """All of them, before they are spread over x and y."""
     binding_bytes: tuple[int, ...]
     """Size of each storage binding."""
     features: tuple[str, ...] = ()
+    """Optional WebGPU features, by name."""
 
 
 class Family(ABC):
     """A kernel family: an operation, its problems, its variants and their rules."""
 
     name: str
+    """Of the CLI command, the templates' folder, the search space and the entries in the cache."""
     problem_type: type[Problem]
     config_types: Mapping[str, type[Config]]
+    """The variants: the type of their configs by its tag."""
     options: tuple[Option, ...]
+    """What the CLI asks for, in the order in which it is shown."""
     samples: Mapping[str, Problem]
     """A small problem of each kind (element types), by the kind's name."""
     rules: Mapping[str, tuple[Rule, ...]]
@@ -79,7 +87,7 @@ class Family(ABC):
 
     @abstractmethod
     def problem_from_options(self, values: Mapping[str, Any]) -> Problem:
-        """The problem for CLI values. Raises InvalidProblem with one clear line."""
+        """The problem for the values of all `options` by name. Raises InvalidProblem with one clear line."""
 
     @abstractmethod
     def check_problem(self, problem: Any) -> None:
@@ -90,21 +98,22 @@ class Family(ABC):
         """Short name of a problem, as in `1024x1024x1024-f32`; used in file names and tables."""
 
     def refusals(self, problem: Any, config: Config) -> Iterator[str]:
-        """Reasons why the config is not legal for the problem on any device."""
+        """Reasons why the config is not legal for the problem, whatever the device; none where it may be."""
         parameters = config.parameters()
         for rule in self.rules.get(config.variant, ()):
             if not rule.holds(problem, parameters):
                 yield rule.reason
 
     def unfit(self, problem: Any, config: Config) -> str | None:
-        """Why the config's results for the problem need not be right; None where they must be."""
+        """Why the config's results for the problem need not be right: the first needed rule that it breaks.
+        None where they must be right."""
         parameters = config.parameters()
         rules = (rule for rule in self.rules.get(config.variant, ()) if rule.needed)
         return next((rule.reason for rule in rules if not rule.holds(problem, parameters)), None)
 
     @abstractmethod
     def resources(self, problem: Any, config: Any) -> tuple[Resources, ...]:
-        """What each pass of the config needs, for the check against the device's limits: the same as
+        """What each pass of a legal config needs, for the check against the device's limits: the same as
         `limits.needs` reads off the rendered plan, known without rendering it."""
 
     @abstractmethod
@@ -118,7 +127,8 @@ class Family(ABC):
 
     @abstractmethod
     def plan(self, problem: Any, config: Any, *, specialize: bool) -> Plan:
-        """Render the config into WGSL passes. `specialize` bakes the sizes in: no uniform buffer then.
+        """Render a config that is legal for the problem into WGSL passes. `specialize` bakes the sizes in: no
+        uniform buffer then.
 
         All configs of a problem share the names, types and shapes of their input and output buffers; only
         scratch buffers may differ. Each pass's `workgroup_size` repeats what its text declares.
@@ -126,7 +136,7 @@ class Family(ABC):
 
     @abstractmethod
     def flops(self, problem: Any) -> float:
-        """Floating-point operations of the problem, by the field's convention."""
+        """Operations of the problem by the field's convention, for GFLOPS: a multiply-add counts as two."""
 
     @abstractmethod
     def distance(self, problem: Any, other: Any) -> float:
@@ -135,19 +145,21 @@ class Family(ABC):
 
     @abstractmethod
     def neighbours(self, problem: Any, config: Any) -> list[Problem]:
-        """Small ragged problems on which a winner must be right too. The config is legal for them; where it
-        is not, a wrong result says nothing against it, and a winner that nothing was said about is not
-        verified."""
+        """Small ragged problems on which a winner must be right too, the first ones the most telling.
+
+        Choose them so that the config is legal: where it breaks a needed rule, a wrong result says nothing
+        against it, and a winner that no neighbour said anything about counts as not verified."""
 
     @abstractmethod
     def inputs(self, problem: Any, seed: int, *, integers: bool) -> "dict[str, Array]":
         """Non-symmetric data for every buffer of the plan whose role is input, by its name, and for those
-        outputs whose contents before the run matter. With `integers`, small whole numbers whose sums
-        are exact in any order."""
+        outputs whose contents before the run matter, each in the type and size of its buffer. The same seed
+        gives the same data. With `integers`, small whole numbers whose sums are exact in any order."""
 
     @abstractmethod
     def exact_up_to(self, problem: Any) -> float:
-        """With whole-number inputs, results of up to this size are exact in any order of summation."""
+        """With whole-number inputs, results of up to this size are exact in any order of summation, and must
+        be met exactly; 0 where none need be."""
 
     @abstractmethod
     def reference(self, problem: Any, inputs: "Mapping[str, Array]") -> "dict[str, Float64]":
@@ -155,4 +167,5 @@ class Family(ABC):
 
     @abstractmethod
     def tolerance(self, problem: Any, expected: "Float64") -> "Float64":
-        """Largest allowed absolute error for each element of `expected`."""
+        """Largest allowed absolute error for each element of an output of `reference`, in the same shape. It
+        holds wherever results do not have to be met exactly."""

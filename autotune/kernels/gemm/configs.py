@@ -4,10 +4,8 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
+from autotune.kernels.tiles import LANES
 from autotune.model import Config
-
-LANES = 32
-"""Neighbouring invocations whose layout over the tile is a parameter."""
 
 
 class Naive(Config, frozen=True, kw_only=True, tag="naive"):
@@ -18,7 +16,7 @@ class Naive(Config, frozen=True, kw_only=True, tag="naive"):
 
 
 class Tiled(Config, frozen=True, kw_only=True, tag="tiled"):
-    """Square tiles through workgroup memory, one invocation an element."""
+    """Square tiles through workgroup memory, one invocation for each element."""
 
     tile: Annotated[int, Meta(ge=2, le=32)]
 
@@ -100,7 +98,7 @@ def tile_of(config: GemmConfig) -> tuple[int, int]:
 
 
 def depth_of(config: GemmConfig) -> int:
-    """How many k a workgroup takes in one round."""
+    """How many k the workgroups of one tile take in one round, all splits of K together."""
     match config:
         case Naive():
             return 1
@@ -113,7 +111,7 @@ def depth_of(config: GemmConfig) -> int:
 
 
 def vector_of(config: GemmConfig) -> int:
-    """Elements that one memory access moves."""
+    """Elements of A or B that one memory access moves: 1 or 4."""
     return config.vector if isinstance(config, Blocked | Gemv) else 1
 
 

@@ -9,7 +9,7 @@ from autotune.kernels.gemm.rules import vec4_possible
 from autotune.model import DeviceProfile
 
 FULL = 128
-"""Workgroups of 64 invocations below which a large GPU has idle cores: K is split then."""
+"""Workgroups of 64 invocations; with no more than these a large GPU has idle cores, and K is split."""
 WANTED = 512
 """Workgroups to aim for when K is split."""
 GEMV_ROWS = 8

@@ -1,12 +1,10 @@
-"""The GEMM family: resources, default, plan, and the numeric reference."""
+"""The GEMM family: its options, and what other modules of this package know, under the names of `Family`."""
 
 from collections.abc import Mapping
-from math import log2
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from msgspec import structs
 
-from autotune.errors import InvalidProblem
 from autotune.kernels.base import Family, Option, Resources
 from autotune.kernels.gemm.configs import (
     Blocked,
@@ -23,15 +21,15 @@ from autotune.kernels.gemm.default import default
 from autotune.kernels.gemm.plan import plan, resources
 from autotune.kernels.gemm.problem import GemmProblem, check_problem, label
 from autotune.kernels.gemm.rules import BLOCKED_RULES, GEMV_RULES, SPLIT_K_RULES
+from autotune.kernels.sizes import doublings, sizes_from_options
 from autotune.model import DeviceProfile, Plan, Problem
 
 if TYPE_CHECKING:
     from autotune.kernels.base import Array, Float64
 
-
 _SIZES = ("m", "n", "k", "batch")
 _OF_ONE_KIND = ("dtype", "accumulate", "transpose_a", "transpose_b")
-"""Problems that differ in these have nothing to say about each other."""
+"""Fields: problems that differ in one of them have nothing to say about each other."""
 _MINOR = (
     "out_dtype",
     "lda",
@@ -45,18 +43,7 @@ _MINOR = (
     "activation",
     "residual",
 )
-
-
-def _problem_from_options(values: Mapping[str, Any]) -> GemmProblem:
-    size = values.get("size")
-    sizes = {name: values[name] if values.get(name) is not None else size for name in ("m", "n", "k")}
-    missing = [f"--{name}" for name, value in sizes.items() if value is None]
-    if missing:
-        raise InvalidProblem(f"give --size for a square problem, or {', '.join(missing)} as well")
-    others: dict[str, Any] = {
-        name: value for name, value in values.items() if name not in ("size", "m", "n", "k")
-    }
-    return GemmProblem(**cast("dict[str, Any]", sizes | others))
+"""Fields: problems that differ in one of them are a quarter of a doubling further apart."""
 
 
 class Gemm(Family):
@@ -99,7 +86,9 @@ class Gemm(Family):
     )
 
     def problem_from_options(self, values: Mapping[str, Any]) -> GemmProblem:
-        return _problem_from_options(values)
+        others = {name: value for name, value in values.items() if name not in ("size", "m", "n", "k")}
+        given: dict[str, Any] = {**sizes_from_options(values), **others}
+        return GemmProblem(**given)
 
     def check_problem(self, problem: GemmProblem) -> None:
         check_problem(problem)
@@ -125,9 +114,8 @@ class Gemm(Family):
     def distance(self, problem: GemmProblem, other: GemmProblem) -> float:
         if any(getattr(problem, field) != getattr(other, field) for field in _OF_ONE_KIND):
             return float("inf")
-        doublings: float = sum(abs(log2(getattr(problem, size) / getattr(other, size))) for size in _SIZES)
-        differences = sum(getattr(problem, field) != getattr(other, field) for field in _MINOR)
-        return float(doublings + 0.25 * differences)
+        differences: int = sum(getattr(problem, field) != getattr(other, field) for field in _MINOR)
+        return doublings(problem, other, _SIZES) + 0.25 * differences
 
     def neighbours(self, problem: GemmProblem, config: GemmConfig) -> list[Problem]:
         rows, cols = tile_of(config)

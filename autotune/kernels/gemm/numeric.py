@@ -18,7 +18,11 @@ _LARGEST_WHOLE = {"f32": 2.0**24, "f16": 2.0**11}
 
 
 def inputs(problem: GemmProblem, seed: int, *, integers: bool) -> dict[str, Array]:
-    """Non-symmetric data by buffer name, laid out as in memory; gaps between rows are NaN."""
+    """Non-symmetric data by buffer name, in its element type and laid out as in memory.
+
+    Matrices are (rows, ld), of a batch (matrices, rows, ld), with NaN in the gaps between rows. Values are
+    whole numbers from -2 to 2 with `integers`, else in [-½, ½). `c` is there where beta reads it.
+    """
     generator = np.random.default_rng(seed)
 
     def draw(shape: tuple[int, ...], dtype: str) -> Array:
@@ -45,7 +49,7 @@ def inputs(problem: GemmProblem, seed: int, *, integers: bool) -> dict[str, Arra
 
 
 def reference(problem: GemmProblem, given: Mapping[str, Array]) -> dict[str, Float64]:
-    """C in float64, laid out as in memory; gaps between rows are NaN."""
+    """C in float64 by its name, (M, ldc) or (batch, M, ldc) as in memory; gaps between rows are NaN."""
 
     def matrix(name: str, operand: str) -> Float64:
         matrices, rows, cols, ld = problem.stored(operand)
@@ -84,7 +88,9 @@ _ACTIVATIONS = {"none": lambda x: x, "relu": _relu, "gelu": _gelu, "silu": _silu
 
 
 def exact_up_to(problem: GemmProblem) -> float:
-    """Up to what size whole-number results are exact; 0 where the epilogue or long f16 sums make fractions.
+    """Up to what size whole-number results are exact.
+
+    0 where none need be: where the epilogue makes fractions, or sums may pass what their type counts up to.
 
     Products lie in [-4, 4] and wander, so that six deviations of a partial sum are 12·√K.
     """
@@ -95,7 +101,7 @@ def exact_up_to(problem: GemmProblem) -> float:
 
 
 def tolerance(problem: GemmProblem, expected: Float64) -> Float64:
-    """Rounding of K-term sums plus rounding of the stored value.
+    """Largest absolute error, in the shape of `expected`: of sums of K terms, and of the stored value.
 
     For data in [-½, ½) partial sums grow as √K/12; each of K additions rounds its partial sum by
     up to u, at random, so errors wander by about u·K/12 (probabilistic rounding analysis: Higham

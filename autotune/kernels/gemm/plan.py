@@ -18,12 +18,13 @@ from autotune.model import DTYPE_BYTES, Buffer, Expr, Pass, Plan, Role
 _TEMPLATES = {"split_k": "blocked"}
 """Variants that render another variant's template."""
 REDUCE_LANES = 16
+"""Invocations along C of a workgroup that adds partial sums."""
 REDUCE_THREADS = 16
-"""Shape of the workgroups that add partial sums: elements side by side, and splits at a time."""
+"""Its invocations along the splits, each of which adds every sixteenth of them."""
 
 
 def resources(problem: GemmProblem, config: GemmConfig) -> tuple[Resources, ...]:
-    """What each pass needs, without rendering it."""
+    """What each pass needs: the kernel itself, and where K is split the pass that adds the partial sums."""
     m, n = problem.m, problem.n
     rows, cols = tile_of(config)
     splits = splits_of(config)

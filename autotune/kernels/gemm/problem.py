@@ -3,10 +3,8 @@
 from typing import Literal, get_args
 
 from autotune.errors import InvalidProblem
+from autotune.kernels.sizes import check_bytes, check_sizes
 from autotune.model import DTYPE_BYTES, Dtype, Problem, Size
-
-BYTES_LIMIT = 2**32
-"""Kernels index in u32, and browsers compute byte offsets in u32."""
 
 Activation = Literal["none", "relu", "gelu", "silu"]
 
@@ -73,11 +71,10 @@ def _turned(rows: int, cols: int, transposed: bool) -> tuple[int, int]:
 
 
 def check_problem(problem: GemmProblem) -> None:
-    """Raise InvalidProblem where sizes are below 1, indices overflow, or types do not go together."""
-    for name in ("m", "n", "k", "batch"):
-        size = getattr(problem, name)
-        if isinstance(size, bool) or not isinstance(size, int) or size < 1:
-            raise InvalidProblem(f"{name} must be a whole number of at least 1, not {size!r}")
+    """Raise InvalidProblem where sizes are below 1, rows overlap, indices overflow, types do not go together,
+    or alpha or beta is not a number of at most 1e30 in size.
+    """
+    check_sizes(problem, ("m", "n", "k", "batch"))
     if problem.dtype not in get_args(Dtype) or problem.accumulate not in ("f32", problem.dtype):
         raise InvalidProblem(
             f"{problem.dtype} elements cannot accumulate in {problem.accumulate}; use f32, or f16 with f16"
@@ -95,12 +92,8 @@ def check_problem(problem: GemmProblem) -> None:
             raise InvalidProblem(f"ld{operand} must be 0 or at least the {cols} columns of a row, not {ld!r}")
         dtype = problem.output if operand == "c" else problem.dtype
         size = matrices * rows * ld * DTYPE_BYTES[dtype]
-        if size >= BYTES_LIMIT:
-            count = f"{matrices}×" if matrices > 1 else ""
-            raise InvalidProblem(
-                f"matrix {operand.upper()} ({count}{rows}×{ld} {dtype}) takes {size} B; WGSL indexes "
-                f"up to {BYTES_LIMIT} B, so split the problem into smaller ones"
-            )
+        count = f"{matrices}×" if matrices > 1 else ""
+        check_bytes(f"matrix {operand.upper()} ({count}{rows}×{ld} {dtype})", size)
 
 
 def label(problem: GemmProblem) -> str:

@@ -4,10 +4,9 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
+from autotune.kernels.tiles import LANES
 from autotune.model import Config
 
-LANES = 32
-"""Neighbouring invocations whose layout over the tile is a parameter."""
 QUAD = 16
 """int8 in a vec4<u32>, the unit in which tiles are staged and read."""
 
@@ -40,7 +39,7 @@ class Blocked(Config, frozen=True, kw_only=True, tag="blocked"):
 
     @property
     def workgroup_bytes(self) -> int:
-        """Workgroup memory that the tiles of A and B take."""
+        """Bytes of workgroup memory that the tiles of A and B take."""
         row = (self.tile_k // QUAD + self.pad) * QUAD
         return (self.tile_m + self.tile_n) * row * (2 if self.buffering == "double" else 1)
 
@@ -56,10 +55,10 @@ def tile_of(config: GemmI8Config) -> tuple[int, int]:
 
 
 def depth_of(config: GemmI8Config) -> int:
-    """How many int8 along K a workgroup takes in one round."""
+    """How many k, each an int8 of A and of B, a workgroup takes in one round."""
     return config.tile_k if isinstance(config, Blocked) else 4
 
 
 def vector_of(config: GemmI8Config) -> int:
-    """Words that one memory access moves."""
+    """Words of four int8 that one memory access moves: 1 or 4."""
     return config.vector if isinstance(config, Blocked) else 1

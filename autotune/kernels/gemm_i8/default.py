@@ -5,13 +5,13 @@ from autotune.kernels.gemm_i8.configs import QUAD, Blocked
 from autotune.kernels.gemm_i8.problem import GemmI8Problem
 
 ENOUGH_WORKGROUPS = 64
-"""Workgroups that a GPU of any size needs at least, to be worth larger tiles."""
+"""Workgroups from which on tiles of 64×64 are worth it; with fewer, a large GPU would be mostly idle."""
 FEW_ROWS = 16
-"""Rows of A up to which a lower tile wastes less."""
+"""Rows of A up to which tiles have only 16 rows: higher ones would be mostly empty."""
 
 
 def default(problem: GemmI8Problem) -> Blocked:
-    """64×64 tiles, or 32×32 where those would leave a GPU or themselves idle; 16 rows where A has no more."""
+    """Tiles of 64×64, or 32×32 where those would be few or partly empty, or 16×32 where A has few rows."""
     workgroups = ceil_div(problem.m, 64) * ceil_div(problem.n, 64)
     large = workgroups >= ENOUGH_WORKGROUPS and min(problem.m, problem.n) >= 64
     tile, block = (64, 8) if large else (32, 4)

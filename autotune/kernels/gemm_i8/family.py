@@ -1,10 +1,8 @@
-"""The int8 GEMM family: options, data, and the exact reference."""
+"""The int8 GEMM family: options, neighbours, data, and the exact reference."""
 
 from collections.abc import Mapping
-from math import log2
 from typing import TYPE_CHECKING, Any, cast
 
-from autotune.errors import InvalidProblem
 from autotune.kernels.base import Family, Option, Resources
 from autotune.kernels.gemm_i8.configs import Blocked, GemmI8Config, Naive, depth_of, tile_of, vector_of
 from autotune.kernels.gemm_i8.default import default
@@ -12,6 +10,7 @@ from autotune.kernels.gemm_i8.packing import pack, unpack
 from autotune.kernels.gemm_i8.plan import plan, resources
 from autotune.kernels.gemm_i8.problem import K_LIMIT, PER_WORD, GemmI8Problem, check_problem
 from autotune.kernels.gemm_i8.rules import BLOCKED_RULES
+from autotune.kernels.sizes import doublings, sizes_from_options
 from autotune.model import DeviceProfile, Plan, Problem
 
 if TYPE_CHECKING:
@@ -37,12 +36,7 @@ class GemmI8(Family):
     )
 
     def problem_from_options(self, values: Mapping[str, Any]) -> GemmI8Problem:
-        size = values.get("size")
-        sizes = {name: values[name] if values.get(name) is not None else size for name in ("m", "n", "k")}
-        missing = [f"--{name}" for name, value in sizes.items() if value is None]
-        if missing:
-            raise InvalidProblem(f"give --size for a square problem, or {', '.join(missing)} as well")
-        return GemmI8Problem(**cast("dict[str, int]", sizes))
+        return GemmI8Problem(**sizes_from_options(values))
 
     def check_problem(self, problem: GemmI8Problem) -> None:
         check_problem(problem)
@@ -66,8 +60,7 @@ class GemmI8(Family):
         return 2.0 * problem.m * problem.n * problem.k
 
     def distance(self, problem: GemmI8Problem, other: GemmI8Problem) -> float:
-        pairs = ((problem.m, other.m), (problem.n, other.n), (problem.k, other.k))
-        return sum(abs(log2(here / there)) for here, there in pairs)
+        return doublings(problem, other)
 
     def neighbours(self, problem: GemmI8Problem, config: GemmI8Config) -> list[Problem]:
         rows, cols = tile_of(config)

@@ -1,14 +1,13 @@
 """What is asked: C = (A·Bᵀ) · scale_a · scale_b, with int8 A M×K and B N×K, and C M×N in f32."""
 
 from autotune.errors import InvalidProblem
+from autotune.kernels.sizes import check_bytes, check_sizes
 from autotune.model import Problem, Size
 
 PER_WORD = 4
 """int8 in a u32."""
 K_LIMIT = 2**31 // (128 * 128)
 """From here on, K products of −128 and −128 no longer fit an i32."""
-BYTES_LIMIT = 2**32
-"""Kernels index in u32, and browsers compute byte offsets in u32."""
 
 
 class GemmI8Problem(Problem, frozen=True, kw_only=True):
@@ -28,10 +27,7 @@ class GemmI8Problem(Problem, frozen=True, kw_only=True):
 
 def check_problem(problem: GemmI8Problem) -> None:
     """Raise InvalidProblem where sizes are below 1, K does not fill words, or sums or indices overflow."""
-    for name in ("m", "n", "k"):
-        size = getattr(problem, name)
-        if isinstance(size, bool) or not isinstance(size, int) or size < 1:
-            raise InvalidProblem(f"{name} must be a whole number of at least 1, not {size!r}")
+    check_sizes(problem, ("m", "n", "k"))
     if problem.k % PER_WORD:
         raise InvalidProblem(f"k must be a multiple of 4, not {problem.k}: four int8 share a u32; pad with 0")
     if problem.k >= K_LIMIT:
@@ -45,8 +41,4 @@ def check_problem(problem: GemmI8Problem) -> None:
         "C": (problem.m, problem.n, "f32", 4),
     }
     for name, (rows, cols, element, width) in shapes.items():
-        if rows * cols * width >= BYTES_LIMIT:
-            raise InvalidProblem(
-                f"matrix {name} ({rows}×{cols} {element}) takes {rows * cols * width} B; WGSL indexes "
-                f"up to {BYTES_LIMIT} B, so split the problem into smaller ones"
-            )
+        check_bytes(f"matrix {name} ({rows}×{cols} {element})", rows * cols * width)

@@ -7,10 +7,8 @@ from msgspec import Meta
 from autotune.kernels.gemm_q4.problem import CODES
 from autotune.model import Config
 
-LANES = 32
-"""Neighbouring invocations that a workgroup is made of."""
 LANES_N = 8
-"""Of these, how many lie along N in the blocked kernel."""
+"""Of the neighbouring invocations that lie together over a tile (`tiles.LANES`), how many lie along N."""
 
 
 class Naive(Config, frozen=True, kw_only=True, tag="naive"):
@@ -32,12 +30,12 @@ class Gemv(Config, frozen=True, kw_only=True, tag="gemv"):
 
     @property
     def step(self) -> int:
-        """k that an invocation takes with one load."""
+        """k that an invocation takes with one load: eight for each word."""
         return CODES * self.words
 
     @property
     def sums(self) -> int:
-        """Columns whose sums come together at once, as a vector."""
+        """Columns whose sums invocations add up together at once, as a scalar or vector: 1, 2 or 4."""
         return min(self.columns, 4)
 
 
@@ -84,7 +82,7 @@ def depth_of(config: GemmQ4Config) -> int:
 
 
 def multiple_of(config: GemmQ4Config) -> int:
-    """What K has to be a multiple of, besides the group."""
+    """What K has to be a multiple of, besides the problem's group."""
     match config:
         case Naive():
             return CODES

@@ -1,21 +1,22 @@
 """A good config without tuning, for any device: legal wherever WebGPU's base limits hold."""
 
 from autotune.expression import ceil_div
-from autotune.kernels.gemm_q4.configs import LANES, Blocked, GemmQ4Config, Gemv
+from autotune.kernels.gemm_q4.configs import Blocked, GemmQ4Config, Gemv
 from autotune.kernels.gemm_q4.problem import GemmQ4Problem
+from autotune.kernels.tiles import LANES
 
 ENOUGH_WORKGROUPS = 64
-"""Workgroups that a GPU of any size needs at least, to be worth larger tiles."""
+"""Workgroups from which on tiles of 64×64 are worth it; with fewer, a large GPU would be mostly idle."""
 GEMV_ROWS = 16
 """Rows of A up to which the kernel that streams W is the better choice."""
 MANY_COLUMNS = 4096
 """Columns from which on an invocation may take four of them and leave enough workgroups."""
 MANY_K = 1024
-"""Depth from which on an invocation has more than one load to make."""
+"""K from which on an invocation has several loads to make, so that two may be under way at once."""
 
 
 def default(problem: GemmQ4Problem) -> GemmQ4Config:
-    """Few rows: stream W. Else 64×64 tiles, or 32×32 where those would leave a GPU idle, or be half empty."""
+    """Few rows: stream W. Else tiles of 64×64, or 32×32 where those would be few, or half empty."""
     if problem.m <= GEMV_ROWS:
         return _gemv(problem)
     tiles = ceil_div(problem.m, 64) * ceil_div(problem.n, 64)

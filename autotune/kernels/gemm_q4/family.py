@@ -1,7 +1,7 @@
-"""The family of GEMM with weights in 4 bits: resources, default, plan, and the numeric reference."""
+"""The family of GEMM with weights in 4 bits: options, neighbours, data, and the numeric reference."""
 
 from collections.abc import Mapping
-from math import lcm, log2
+from math import lcm
 from typing import TYPE_CHECKING, Any
 
 from msgspec import structs
@@ -22,17 +22,18 @@ from autotune.kernels.gemm_q4.packing import dequantize
 from autotune.kernels.gemm_q4.plan import plan, resources
 from autotune.kernels.gemm_q4.problem import CODES, GemmQ4Problem, check_problem
 from autotune.kernels.gemm_q4.rules import BLOCKED_RULES, GEMV_RULES
+from autotune.kernels.sizes import doublings
 from autotune.model import DeviceProfile, Plan, Problem
 
 if TYPE_CHECKING:
     from autotune.kernels.base import Array, Float64
 
 REFERENCE_COLUMNS = 2048
-"""Columns of W that are held in float64 at a time."""
+"""Columns of W that the reference holds in float64 at a time: all at once could take too much memory."""
 
 
 class GemmQ4(Family):
-    """The family."""
+    """The family of GEMM with weights in 4 bits."""
 
     name = "gemm_q4"
     problem_type = GemmQ4Problem
@@ -80,8 +81,7 @@ class GemmQ4(Family):
     def distance(self, problem: GemmQ4Problem, other: GemmQ4Problem) -> float:
         if (problem.group, problem.dtype) != (other.group, other.dtype):
             return float("inf")
-        pairs = ((problem.m, other.m), (problem.n, other.n), (problem.k, other.k))
-        return sum(abs(log2(here / there)) for here, there in pairs)
+        return doublings(problem, other)
 
     def neighbours(self, problem: GemmQ4Problem, config: GemmQ4Config) -> list[Problem]:
         rows, cols = tile_of(config)

@@ -29,7 +29,7 @@ def pack(codes: "ArrayLike") -> "NDArray[np.uint32]":
 
 
 def unpack(words: "NDArray[np.uint32]") -> "NDArray[np.uint8]":
-    """The codes of packed words, eight times as many along the last axis."""
+    """The codes of packed words, from 0 to 15 and eight times as many along the last axis; undoes `pack`."""
     import numpy as np
 
     given = np.asarray(words, dtype=np.uint32)
@@ -40,7 +40,11 @@ def unpack(words: "NDArray[np.uint32]") -> "NDArray[np.uint8]":
 
 
 def dequantize(words: "NDArray[np.uint32]", scales: "NDArray[np.floating[Any]]") -> "NDArray[np.float64]":
-    """The values (code − 8) · scale in float64: N×K for N×K/8 words and N×K/group scales."""
+    """The values (code − 8) · scale in float64: N×K for N×K/8 words and N×K/group scales.
+
+    That is W transposed: a row holds the K values of one column of W. Raises ValueError where the two shapes
+    do not go together.
+    """
     import numpy as np
 
     rows, groups = scales.shape

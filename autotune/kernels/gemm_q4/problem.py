@@ -3,14 +3,13 @@
 from typing import Literal, get_args
 
 from autotune.errors import InvalidProblem
+from autotune.kernels.sizes import check_bytes, check_sizes
 from autotune.model import DTYPE_BYTES, Dtype, Problem, Size
 
 Group = Literal[16, 32, 64, 128]
 
-BYTES_LIMIT = 2**32
-"""Kernels index in u32, and browsers compute byte offsets in u32."""
 CODES = 8
-"""Codes in a word."""
+"""Codes in a word of 32 bits."""
 ZERO_POINT = 8
 """The code that stands for zero."""
 
@@ -44,10 +43,7 @@ class GemmQ4Problem(Problem, frozen=True, kw_only=True):
 
 def check_problem(problem: GemmQ4Problem) -> None:
     """Raise InvalidProblem where sizes or types are not what the kernels take, or indices overflow."""
-    for name in ("m", "n", "k"):
-        size = getattr(problem, name)
-        if isinstance(size, bool) or not isinstance(size, int) or size < 1:
-            raise InvalidProblem(f"{name} must be a whole number of at least 1, not {size!r}")
+    check_sizes(problem, ("m", "n", "k"))
     if isinstance(problem.group, bool) or problem.group not in get_args(Group):
         groups = ", ".join(map(str, get_args(Group)))
         raise InvalidProblem(f"the group must be one of {groups}, not {problem.group!r}")
@@ -58,15 +54,11 @@ def check_problem(problem: GemmQ4Problem) -> None:
     if problem.accumulate != "f32":
         raise InvalidProblem(f"sums are kept in f32, not {problem.accumulate!r}")
     for name, size in buffer_bytes(problem).items():
-        if size >= BYTES_LIMIT:
-            raise InvalidProblem(
-                f"{name} takes {size} B; WGSL indexes up to {BYTES_LIMIT} B, so split the problem "
-                f"into smaller ones"
-            )
+        check_bytes(name, size)
 
 
 def buffer_bytes(problem: GemmQ4Problem) -> dict[str, int]:
-    """Size of each data buffer, in the order of their bindings."""
+    """Bytes of each data buffer by its name, in the order of their bindings."""
     width = DTYPE_BYTES[problem.dtype]
     return {
         "a": problem.m * problem.k * width,

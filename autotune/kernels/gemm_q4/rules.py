@@ -1,41 +1,36 @@
 """Which configs are legal, with reasons. `naive` needs no rules: limits alone decide."""
 
 from autotune.kernels.base import Parameters, Rule
-from autotune.kernels.gemm_q4.configs import LANES, LANES_N
-from autotune.kernels.gemm_q4.problem import CODES
+from autotune.kernels.gemm_q4.configs import LANES_N
+from autotune.kernels.gemm_q4.problem import CODES, GemmQ4Problem
+from autotune.kernels.tiles import (
+    FEW_ROWS,
+    LANES,
+    REGISTER_BLOCK,
+    TILE_SIZES,
+    WHOLE_UNROLLED_STEPS,
+    even_loads,
+    unrolled_code,
+    whole_rows,
+)
 
-MAX_GEMV_M = 64
-"""Rows of A beyond which tiles reuse W better."""
 MAX_SUMS = 32
 """Sums an invocation may keep in the gemv kernel, beside the words under way."""
-MAX_UNROLLED = 128
-"""Dot products of eight codes written out for a round."""
+MAX_UNROLLED_GEMV = 128
+"""Dot products of eight codes that the gemv kernel has written out for a round."""
 MAX_WORDS = 64
-"""Words an invocation may have under way."""
-MAX_REGISTER_BLOCK = 128
-"""Accumulators an invocation may keep in the blocked kernel."""
-MAX_UNROLLED_BLOCK = 2048
-"""Multiply-adds written out in the blocked kernel."""
-SMALLEST_TILE = 32
-"""Edge of a tile that is never too large."""
+"""Words that an invocation of the gemv kernel may have under way."""
+MAX_UNROLLED = 2048
+"""Multiply-adds that the blocked kernel has written out."""
 
 
-def _threads(c: Parameters) -> int:
-    return int(c["tile_m"] // c["thread_m"] * (c["tile_n"] // c["thread_n"]))
-
-
-def _shared_evenly(units: int, invocations: int) -> bool:
-    """Whether a tile's pieces go round: all invocations carry the same number, or some carry one."""
-    return units <= invocations or units % invocations == 0
+def _pieces(_: GemmQ4Problem, c: Parameters) -> tuple[int, int]:
+    """Pieces in which the tiles of A and W are carried: 4×4 blocks."""
+    return c["tile_m"] * c["tile_k"] // 16, c["tile_n"] * c["tile_k"] // 16
 
 
 GEMV_RULES = (
-    Rule(
-        ("rows",),
-        "gemv is for few rows of A",
-        lambda p, c: p.m <= MAX_GEMV_M and c["rows"] < 2 * p.m,
-        needed=False,
-    ),
+    FEW_ROWS,
     Rule(
         ("words",),
         "a load is longer than what K is a multiple of",
@@ -79,24 +74,13 @@ GEMV_RULES = (
     Rule(
         ("rows", "columns", "words", "unroll_k"),
         "too much unrolled code",
-        lambda _, c: c["rows"] * c["columns"] * c["words"] * c["unroll_k"] <= MAX_UNROLLED,
+        lambda _, c: c["rows"] * c["columns"] * c["words"] * c["unroll_k"] <= MAX_UNROLLED_GEMV,
         needed=False,
     ),
 )
 
 BLOCKED_RULES = (
-    Rule(
-        ("tile_m",),
-        "tile larger than twice the matrix",
-        lambda p, c: c["tile_m"] <= max(SMALLEST_TILE, 2 * p.m),
-        needed=False,
-    ),
-    Rule(
-        ("tile_n",),
-        "tile larger than twice the matrix",
-        lambda p, c: c["tile_n"] <= max(SMALLEST_TILE, 2 * p.n),
-        needed=False,
-    ),
+    *TILE_SIZES,
     Rule(
         ("tile_k",),
         "tile depth not whole words, or K not a multiple of it",
@@ -110,12 +94,7 @@ BLOCKED_RULES = (
             and c["tile_m"] % c["thread_m"] == c["tile_n"] % c["thread_n"] == 0
         ),
     ),
-    Rule(
-        ("thread_m", "thread_n"),
-        "register block too large",
-        lambda _, c: c["thread_m"] * c["thread_n"] <= MAX_REGISTER_BLOCK,
-        needed=False,
-    ),
+    REGISTER_BLOCK,
     Rule(
         ("tile_m", "tile_n", "thread_m", "thread_n"),
         f"invocations do not form blocks of {LANES_N} × {LANES // LANES_N}",
@@ -124,28 +103,8 @@ BLOCKED_RULES = (
             and c["tile_m"] // c["thread_m"] % (LANES // LANES_N) == 0
         ),
     ),
-    Rule(
-        ("tile_k", "tile_m", "tile_n", "thread_m", "thread_n"),
-        "a row of a tile is longer than the workgroup",
-        lambda _, c: _threads(c) % (c["tile_k"] // 4) == 0,
-    ),
-    Rule(
-        ("tile_m", "tile_n", "tile_k", "thread_m", "thread_n"),
-        "a tile's loads do not go round evenly",
-        lambda _, c: (
-            _shared_evenly(c["tile_m"] * c["tile_k"] // 16, _threads(c))
-            and _shared_evenly(c["tile_n"] * c["tile_k"] // 16, _threads(c))
-        ),
-    ),
-    Rule(
-        ("tile_k", "unroll_k"),
-        "unrolled steps do not divide the tile's depth",
-        lambda _, c: c["tile_k"] % c["unroll_k"] == 0,
-    ),
-    Rule(
-        ("unroll_k", "thread_m", "thread_n"),
-        "too much unrolled code",
-        lambda _, c: c["unroll_k"] * c["thread_m"] * c["thread_n"] <= MAX_UNROLLED_BLOCK,
-        needed=False,
-    ),
+    whole_rows(4),
+    even_loads(_pieces),
+    WHOLE_UNROLLED_STEPS,
+    unrolled_code(MAX_UNROLLED),
 )

@@ -1,0 +1,154 @@
+"""What the families of tiled kernels share: rules for tiles, register blocks and the layout of a workgroup.
+
+The rules read parameters by the names that all these families use. A workgroup computes `tile_m` × `tile_n`
+elements of C and takes `tile_k` steps along K at a time, through workgroup memory; each of its invocations
+keeps a register block of `thread_m` × `thread_n` sums and has `unroll_k` steps written out.
+
+Refused points count under the first rule that they break, so a family gives its rules in the order in which
+it wants to be told.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from autotune.kernels.base import Parameters, Rule
+
+LANES = 32
+"""Neighbouring invocations that lie together over a tile, and that workgroups are a multiple of."""
+SMALLEST_TILE = 32
+"""Edge of a tile that is never too large, in elements."""
+MAX_REGISTER_BLOCK = 128
+"""Sums an invocation may keep; with more, the kernels of `gemm` spilled on every GPU tried."""
+MAX_GEMV_M = 64
+"""Rows of A beyond which tiles reuse the other matrix better than a gemv kernel does."""
+
+
+def threads(c: Parameters) -> int:
+    """Invocations of a workgroup: one for each register block of the tile."""
+    return int(c["tile_m"] // c["thread_m"] * (c["tile_n"] // c["thread_n"]))
+
+
+TILE_SIZES = (
+    Rule(
+        ("tile_m",),
+        "tile larger than twice the matrix",
+        lambda p, c: c["tile_m"] <= max(SMALLEST_TILE, 2 * p.m),
+        needed=False,
+    ),
+    Rule(
+        ("tile_n",),
+        "tile larger than twice the matrix",
+        lambda p, c: c["tile_n"] <= max(SMALLEST_TILE, 2 * p.n),
+        needed=False,
+    ),
+)
+"""Tiles that are mostly full."""
+
+WHOLE_REGISTER_BLOCKS = (
+    Rule(
+        ("tile_m", "thread_m"),
+        "tile not a multiple of the register block",
+        lambda _, c: c["tile_m"] % c["thread_m"] == 0,
+    ),
+    Rule(
+        ("tile_n", "thread_n"),
+        "tile not a multiple of the register block",
+        lambda _, c: c["tile_n"] % c["thread_n"] == 0,
+    ),
+)
+"""Tiles that register blocks fill."""
+
+REGISTER_BLOCK = Rule(
+    ("thread_m", "thread_n"),
+    "register block too large",
+    lambda _, c: c["thread_m"] * c["thread_n"] <= MAX_REGISTER_BLOCK,
+    needed=False,
+)
+"""Register blocks that stay in registers."""
+
+LANES_FIT = (
+    Rule(
+        ("tile_m", "tile_n", "thread_m", "thread_n"),
+        f"workgroup not a multiple of {LANES} invocations",
+        lambda _, c: threads(c) % LANES == 0,
+    ),
+    Rule(
+        ("tile_n", "thread_n", "lanes_n"),
+        "lanes do not fit the tile along N",
+        lambda _, c: LANES % c["lanes_n"] == 0 and c["tile_n"] // c["thread_n"] % c["lanes_n"] == 0,
+    ),
+    Rule(
+        ("tile_m", "thread_m", "lanes_n"),
+        "lanes do not fit the tile along M",
+        lambda _, c: c["tile_m"] // c["thread_m"] % max(LANES // c["lanes_n"], 1) == 0,
+    ),
+)
+"""Workgroups that consist of blocks of `lanes_n` × LANES / `lanes_n` invocations."""
+
+WHOLE_UNROLLED_STEPS = Rule(
+    ("tile_k", "unroll_k"),
+    "unrolled steps do not divide the tile's depth",
+    lambda _, c: c["tile_k"] % c["unroll_k"] == 0,
+)
+"""Tiles whose depth is a multiple of the steps written out."""
+
+FEW_ROWS = Rule(
+    ("rows",),
+    "gemv is for few rows of A",
+    lambda p, c: p.m <= MAX_GEMV_M and c["rows"] < 2 * p.m,
+    needed=False,
+)
+"""Problems that a kernel without tiles is for; it takes `rows` rows of A at a time."""
+
+
+def unrolled_code(most: int) -> Rule:
+    """At most this many multiply-adds of single elements written out for a tile."""
+    return Rule(
+        ("unroll_k", "thread_m", "thread_n"),
+        "too much unrolled code",
+        lambda _, c: c["unroll_k"] * c["thread_m"] * c["thread_n"] <= most,
+        needed=False,
+    )
+
+
+def even_loads(pieces: Callable[[Any, Parameters], tuple[int, int]], *also: str) -> Rule:
+    """All invocations carry the same number of pieces of a tile, or some carry one and the others none.
+
+    `pieces` takes a problem and the parameters, and tells in how many pieces each of the two tiles is carried
+    to workgroup memory; `also` names the parameters it reads besides the sizes of tile and register block.
+    """
+
+    def holds(problem: Any, c: Parameters) -> bool:
+        invocations = threads(c)
+        return all(count <= invocations or count % invocations == 0 for count in pieces(problem, c))
+
+    return Rule(
+        ("tile_m", "tile_n", "tile_k", "thread_m", "thread_n", *also),
+        "a tile's loads do not go round evenly",
+        holds,
+    )
+
+
+def whole_rows(piece: int) -> Rule:
+    """The invocations take whole rows of a tile at a time, in pieces of this many elements along K."""
+    return Rule(
+        ("tile_m", "tile_n", "tile_k", "thread_m", "thread_n"),
+        "a row of a tile is longer than the workgroup",
+        lambda _, c: threads(c) % (c["tile_k"] // piece) == 0,
+    )
+
+
+def vector_access(possible: Callable[[Any], bool], reason: str) -> tuple[Rule, Rule]:
+    """Memory is accessed in vec4s (`vector` = 4) where the problem makes that possible, and only there.
+
+    `reason` says what a problem must be for it.
+    """
+    return (
+        Rule(("vector",), reason, lambda p, c: c["vector"] == 1 or possible(p)),
+        Rule(
+            ("vector",),
+            "scalar access where vec4 is possible",
+            lambda p, c: c["vector"] == 4 or not possible(p),
+            needed=False,
+        ),
+    )
