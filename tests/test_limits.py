@@ -129,13 +129,18 @@ def test_a_grid_that_fits_one_dimension_is_not_split(workgroups):
         {"m": 1 << 15, "n": 1, "k": 1 << 15},  # A has
         {"m": 1, "n": 1 << 15, "k": 1 << 15},  # B has
         {"m": 65_536, "n": 16_384, "k": 1},  # m·n·4 = 2³²
-        {"m": 1 << 40, "n": 1, "k": 1},
         {"m": 1 << 16, "n": 1 << 15, "k": 1, "dtype": "f16"},
     ],
 )
 def test_a_matrix_of_four_gibibytes_is_refused_when_the_problem_is_made(sizes):
     with pytest.raises(InvalidProblem, match="indexes up to 4294967296 B"):
         GemmProblem(**sizes)
+
+
+@pytest.mark.parametrize("size", [1 << 40, 10**5000, -(10**5000)], ids=["long", "longer", "negative"])
+def test_a_size_that_no_index_holds_is_refused_without_printing_it(size):
+    with pytest.raises(InvalidProblem, match="m must be at most 4294967295"):
+        GemmProblem(m=size, n=1, k=1)
 
 
 def test_the_largest_indexable_matrix_is_a_problem():

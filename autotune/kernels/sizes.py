@@ -5,7 +5,7 @@ from math import log2
 from typing import Any
 
 from autotune.errors import InvalidProblem
-from autotune.model import Problem
+from autotune.model import MAX_SIZE, Problem
 
 BYTES_LIMIT = 2**32
 """Kernels index in u32, and browsers compute byte offsets in u32."""
@@ -27,11 +27,13 @@ def sizes_from_options(values: Mapping[str, Any]) -> dict[str, int]:
 
 
 def check_sizes(problem: Problem, names: Iterable[str]) -> None:
-    """Raise InvalidProblem where one of these fields is not a whole number of at least 1."""
+    """Raise InvalidProblem where one of these fields is not a whole number from 1 to 2³² − 1."""
     for name in names:
         size = getattr(problem, name)
-        if isinstance(size, bool) or not isinstance(size, int) or size < 1:
+        if isinstance(size, bool) or not isinstance(size, int) or -MAX_SIZE < size < 1:
             raise InvalidProblem(f"{name} must be a whole number of at least 1, not {size!r}")
+        if abs(size) > MAX_SIZE:  # not printed: it may have thousands of digits
+            raise InvalidProblem(f"{name} must be at most {MAX_SIZE}, what WGSL can index")
 
 
 def check_bytes(what: str, size: int) -> None:

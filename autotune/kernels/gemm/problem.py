@@ -4,7 +4,7 @@ from typing import Literal, get_args
 
 from autotune.errors import InvalidProblem
 from autotune.kernels.sizes import check_bytes, check_sizes
-from autotune.model import DTYPE_BYTES, Dtype, Problem, Size
+from autotune.model import DTYPE_BYTES, MAX_SIZE, Dtype, Problem, Size
 
 Activation = Literal["none", "relu", "gelu", "silu"]
 
@@ -88,8 +88,8 @@ def check_problem(problem: GemmProblem) -> None:
             raise InvalidProblem(f"{name} must be a number of at most 1e30, not {value!r}")
     for operand in ("a", "b", "c"):
         matrices, rows, cols, ld = problem.stored(operand)
-        if isinstance(ld, bool) or not isinstance(ld, int) or ld < cols:
-            raise InvalidProblem(f"ld{operand} must be 0 or at least the {cols} columns of a row, not {ld!r}")
+        if isinstance(ld, bool) or not isinstance(ld, int) or not cols <= ld <= MAX_SIZE:
+            raise InvalidProblem(f"ld{operand} must be 0 or at least the {cols} columns of a row")
         dtype = problem.output if operand == "c" else problem.dtype
         size = matrices * rows * ld * DTYPE_BYTES[dtype]
         count = f"{matrices}×" if matrices > 1 else ""
