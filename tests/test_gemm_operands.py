@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from msgspec import structs
 from test_gemm import CONFIGS, run, slow
 
-from autotune import limits, space
+from autotune import limits, space, verify
 from autotune.errors import InvalidProblem
 from autotune.kernels.gemm import GEMM, GemmProblem
 from autotune.kernels.gemm.rules import vec4_possible
@@ -241,3 +241,30 @@ def test_the_default_is_a_legal_point_of_the_search_space(problem, scale, profil
     config = GEMM.default(larger, profile)
     assert list(space.refusals(GEMM, larger, config, profile)) == []
     assert space.point_of(AXES, config) is not None
+
+
+def at_other_sizes(runtime, problem, config, **sizes):
+    """Run a problem's general text with other sizes in the uniform buffer; gives its check and C's bytes."""
+    plan = GEMM.plan(problem, config, specialize=False)
+    check = verify.prepare(GEMM, problem, plan, runtime.profile, seed=1)
+    runtime.load(check.contents)
+    raw = runtime.run(runtime.compile(structs.replace(plan, sizes=plan.sizes | sizes)))["c"]
+    return check, raw
+
+
+@pytest.mark.parametrize("name", [*VARIED, *SPLIT])
+@pytest.mark.parametrize("beta", [0.0, 0.5])
+def test_with_k_0_the_result_is_beta_c(runtime, name, beta):
+    problem = GemmProblem(m=5, n=8, k=256, beta=beta)
+    check, raw = at_other_sizes(runtime, problem, CONFIGS[name], k=0)
+    got = np.frombuffer(raw, np.float32)[: 5 * 8]
+    before = np.frombuffer(check.contents["c"], np.float32)[: 5 * 8]
+    assert np.array_equal(got, beta * before if beta else np.zeros(5 * 8))
+
+
+@pytest.mark.parametrize("empty", ["m", "n"])
+def test_with_m_or_n_0_nothing_is_written(runtime, empty):
+    problem = GemmProblem(m=8, n=8, k=256)
+    for name in ("naive", "tiled-8", "vec4-double", "gemv-rows"):
+        check, raw = at_other_sizes(runtime, problem, CONFIGS[name], **{empty: 0})
+        assert raw == check.contents["c"]

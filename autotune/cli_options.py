@@ -1,0 +1,92 @@
+"""What the commands share: options, and how a family's options and commands come to be."""
+
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from autotune.errors import AutotuneError
+from autotune.kernels.base import Family, Option
+from autotune.model import Problem
+
+Command = Callable[..., None]
+
+
+class Folder(click.Path):
+    """A folder, with `~` for the home folder. Nothing at all is no folder, though Path makes one of it."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The folder as a path."""
+        from autotune import paths
+
+        if not value:
+            self.fail("it is empty", param, ctx)
+        option = param.opts[0] if param is not None else "the folder"
+        return super().convert(paths.expanded(value, option), param, ctx)
+
+
+def not_empty(_ctx: click.Context, _param: click.Parameter, value: str | None) -> str | None:
+    """A click callback: refuse an option given without anything."""
+    if value is not None and not value.strip():
+        raise click.BadParameter("it is empty")
+    return value
+
+
+cache_dir_option = click.option(
+    "--cache-dir",
+    type=Folder(file_okay=False, path_type=Path),
+    help="Where results are kept (default: $AUTOTUNE_CACHE_DIR, else the user's cache folder).",
+)
+json_option = click.option("--json", "as_json", is_flag=True, help="Machine-readable output.")
+device_option = click.option(
+    "--device",
+    callback=not_empty,
+    help="Device id, vendor, or vendor/architecture to answer for (default: the one last opened here).",
+)
+
+
+def problem_options(family: Family) -> Callable[[Command], Command]:
+    """A decorator that gives a command the options of a family's problems."""
+
+    def decorate(command: Command) -> Command:
+        for option in reversed(family.options):
+            command = click.option(f"--{option.name.replace('_', '-')}", **_option_type(option))(command)
+        return command
+
+    return decorate
+
+
+def _option_type(option: Option) -> dict[str, Any]:
+    common: dict[str, Any] = {
+        "help": option.help,
+        "default": option.default,
+        "show_default": option.default is not None,
+    }
+    if option.kind is bool:
+        return common | {"is_flag": True}
+    return common | {"type": click.Choice(option.kind) if isinstance(option.kind, tuple) else option.kind}
+
+
+def problem_of(family: Family, values: dict[str, Any]) -> Problem:
+    """The problem that a family's options describe; they are taken out of `values`."""
+    return family.problem_from_options({option.name: values.pop(option.name) for option in family.options})
+
+
+def register(group: click.Group, command: click.Command) -> None:
+    """Add a family's command. Raises AutotuneError where a name is taken: click would hide one of the two."""
+    if command.name in group.commands:
+        raise AutotuneError(f"the kernel family {command.name!r} has the name of another command")
+    names = Counter(name for parameter in command.params for name in _names(parameter))
+    twice = [name for name, count in names.items() if count > 1 or name == "help"]
+    if twice:
+        raise AutotuneError(
+            f"the option {twice[0]!r} of {command.name!r} has the name of one that all kernels have"
+        )
+    group.add_command(command)
+
+
+def _names(parameter: click.Parameter) -> set[str]:
+    """The names of an option on the command line and in its function."""
+    return {parameter.name or "", *(option.lstrip("-").replace("-", "_") for option in parameter.opts)}
