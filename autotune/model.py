@@ -1,8 +1,8 @@
 """The values that travel between the rooms.
 
 Everything here is frozen, holds no handles, and encodes to JSON as it stands. They are msgspec
-structs rather than dataclasses because data from files must be validated field by field
-(types, ranges, unknown names) and because the look-up path must import quickly.
+structs rather than dataclasses because data from files must be validated field by field (types, ranges,
+unknown names) where it is decoded.
 """
 
 import re
