@@ -184,6 +184,8 @@ def tuned(result: TuneResult) -> None:
         result.baseline_measurement,
     )
     rows = [("tried", f"{result.measured} configs; {_ENDED[result.ended]}")]
+    if result.refused:
+        rows.append(("refused", f"{sum(result.refused.values())} configs: {_counts(result.refused, most=4)}"))
     if result.failed:
         rows.append(("failed", _counts(result.failed)))
     if not result.verified:
@@ -256,9 +258,11 @@ def _result(
     _rows(rows)
 
 
-def _counts(reasons: dict[str, int]) -> str:
+def _counts(reasons: dict[str, int], most: int | None = None) -> str:
+    """Counts by reason, the `most` frequent ones."""
     ranked = sorted(reasons.items(), key=lambda pair: -pair[1])
-    return "; ".join(f"{count}× {reason}" for reason, count in ranked)
+    more = "; …" if most is not None and len(ranked) > most else ""
+    return "; ".join(f"{count}× {reason}" for reason, count in ranked[:most]) + more
 
 
 def _rows(rows: Sequence[tuple[str, str]]) -> None:
