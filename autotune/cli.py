@@ -133,21 +133,37 @@ def _add_export(family: Family) -> None:
         type=Folder(file_okay=False, path_type=Path),
         help="Directory to write to.",
     )
-    @click.option("--specialize", is_flag=True, help="Bake the sizes in, for the last few percent of speed.")
+    @click.option("--specialize", is_flag=True, help="Bake the sizes in: right for these alone.")
+    @click.option(
+        "--portable", is_flag=True, help="The untuned default, which runs within WebGPU's base limits."
+    )
     @device_option
     @cache_dir_option
     def export_command(
-        out: Path, specialize: bool, device: str | None, cache_dir: Path | None, **values: Any
+        out: Path,
+        specialize: bool,
+        portable: bool,
+        device: str | None,
+        cache_dir: Path | None,
+        **values: Any,
     ) -> None:
         problem = problem_of(family, values)
+        if portable and device is not None:
+            raise click.UsageError("--portable is for any device; leave --device out")
         from autotune import console
         from autotune.export import export as write
+        from autotune.levels import default_answer
+        from autotune.limits import base_profile
         from autotune.lookup import asked_device, best_config
 
-        answer = best_config(problem, device=device, cache_dir=cache_dir)
+        if portable:
+            answer, asked = default_answer(family, problem, base_profile()), base_profile()
+        else:
+            answer = best_config(problem, device=device, cache_dir=cache_dir)
+            asked = asked_device(problem, device=device, cache_dir=cache_dir)
         for path in write(family, problem, answer, out, specialize=specialize):
             console.say(str(path))
-        console.answered(problem, asked_device(problem, device=device, cache_dir=cache_dir), answer)
+        console.answered(problem, asked, answer)
 
     register(export, export_command)
 

@@ -99,3 +99,11 @@ def test_untuned_exports_of_every_variant_of_the_default_run_too(tmp_path, sizes
         "export", "gemm", *words, "--device", "nvidia/turing", "--out", str(tmp_path / "k"), cache=tmp_path
     )
     assert host(tmp_path / "k", **sizes) < 1e-5
+
+
+def test_a_portable_export_asks_nothing_of_a_device_beyond_the_base_limits(tuned, tmp_path):
+    cache, _ = tuned
+    autotune("export", "gemm", "--size", "96", "--portable", "--out", str(tmp_path / "any"), cache=cache)
+    manifest = json.loads((tmp_path / "any" / "manifest.json").read_text())
+    assert (manifest["requiredFeatures"], manifest["requiredLimits"], manifest["tuned"]) == ([], {}, None)
+    assert host(tmp_path / "any", m=33, n=64, k=20) < 1e-5
