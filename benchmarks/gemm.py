@@ -256,7 +256,7 @@ def main(
             out.parent.mkdir(parents=True, exist_ok=True)
             machine = {
                 "python": platform.python_version(),
-                "system": platform.platform(),
+                "system": platform.system(),
                 "date": time.strftime("%Y-%m-%d"),
             }
             out.write_text(json.dumps({"machine": machine, "rows": rows}, indent=1) + "\n")
