@@ -52,7 +52,12 @@ def split_grid(workgroups: int, limit: int) -> tuple[int, int]:
 
 def refusals(passes: Iterable[Resources], profile: DeviceProfile) -> Iterator[str]:
     """Every reason why the device cannot run passes with these needs, each once."""
-    yield from dict.fromkeys(reason for needs in passes for reason in _refusals(needs, profile))
+    told: set[str] = set()
+    for needs in passes:
+        for reason in _refusals(needs, profile):  # lazily: an enumeration asks for the first one only
+            if reason not in told:
+                told.add(reason)
+                yield reason
 
 
 def _refusals(needs: Resources, profile: DeviceProfile) -> Iterator[str]:

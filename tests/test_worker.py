@@ -345,6 +345,19 @@ def test_a_stopped_worker_does_not_hold_up_a_large_load(runtime):
     assert doubled(runtime, runtime.compile(DOUBLE))
 
 
+def test_a_stopped_worker_does_not_hold_up_a_large_text(runtime):
+    runtime.deadlines = structs.replace(runtime.deadlines, compile=3.0)
+    pid = runtime.worker_pid
+    os.kill(pid, signal.SIGSTOP)
+    (step,) = DOUBLE.passes
+    long = structs.replace(step, wgsl=step.wgsl + "// " + "x" * (1 << 20))  # much more than a pipe holds
+    with pytest.raises(CandidateFailed) as failure:
+        runtime.compile(structs.replace(DOUBLE, passes=(long,)))
+    assert failure.value.stage == "hang"
+    assert gone(pid)
+    assert doubled(runtime, runtime.compile(DOUBLE))
+
+
 def test_an_f16_plan_is_refused_by_our_own_check_where_the_adapter_has_no_f16(runtime, monkeypatch):
     bare = structs.replace(runtime.profile, features=())
     monkeypatch.setattr(runtime, "profile", bare)

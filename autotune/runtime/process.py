@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections import deque
 from collections.abc import Mapping
 from pathlib import Path
@@ -61,20 +62,14 @@ class Worker:
 
     def ask(self, request: messages.Request, deadline: float) -> messages.Reply:
         """Send a request and wait. Raises WorkerCrashed or WorkerHung; the worker is dead then."""
-        overdue = threading.Timer(deadline, self._process.kill)  # a worker that reads nothing blocks us
-        overdue.daemon = True
-        if isinstance(request, messages.Load):
-            overdue.start()
         try:
-            messages.send(cast("IO[bytes]", self._process.stdin), request)
+            self._send(request, deadline)
             reply = self._replies.get(timeout=deadline)
-        except OSError:
-            reply = None
-        except queue.Empty:
+        except (queue.Empty, TimeoutError):
             self.kill()
             raise WorkerHung(f"no answer within {deadline:g} s; the worker was killed") from None
-        finally:
-            overdue.cancel()
+        except OSError:
+            reply = None
         if reply is None:
             last_words = self._last_words()
             self.kill()
@@ -89,6 +84,22 @@ class Worker:
             with contextlib.suppress(OSError, ValueError):
                 if stream and stream is not self._process.stdout:
                     stream.close()
+
+    def _send(self, request: messages.Request, deadline: float) -> None:
+        """Write a request. A worker that reads nothing would block us for ever once the pipe is full: it is
+        killed at the deadline, which raises TimeoutError here."""
+        overdue = threading.Timer(deadline, self._process.kill)
+        overdue.daemon = True
+        start = time.monotonic()
+        overdue.start()
+        try:
+            messages.send(cast("IO[bytes]", self._process.stdin), request)
+        except OSError:
+            if time.monotonic() - start >= deadline:
+                raise TimeoutError from None
+            raise
+        finally:
+            overdue.cancel()
 
     def _read_replies(self) -> None:
         stream = cast("IO[bytes]", self._process.stdout)
@@ -160,7 +171,6 @@ class WorkerRuntime:
     def __init__(
         self, selector: str | None = None, *, runtime: str = "wgpu", deadlines: Deadlines | None = None
     ) -> None:
-        self.deadlines = deadlines or Deadlines()
         self.restarts = 0
         self._runtime = runtime
         self._contents: Mapping[str, bytes] = {}
@@ -174,8 +184,8 @@ class WorkerRuntime:
             worker.kill()
             raise
         self._worker: Worker | None = worker
-        if self.profile.is_cpu:
-            self.deadlines = Deadlines(compile=30.0, run=30.0, time=60.0) if deadlines is None else deadlines
+        slow = Deadlines(compile=30.0, run=30.0, time=60.0)
+        self.deadlines = deadlines or (slow if self.profile.is_cpu else Deadlines())
 
     def load(self, contents: Mapping[str, bytes]) -> None:
         """Replace all data buffers; compiled plans are forgotten."""
