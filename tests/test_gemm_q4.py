@@ -36,7 +36,8 @@ from autotune.kernels.tiles import MAX_GEMV_M
 
 
 def gemv(**changes):
-    config = Gemv(rows=1, columns=1, lanes_n=4, lanes_k=8, words=1, unroll_k=1)
+    config = Gemv(rows=1, columns=1, lanes_n=4, lanes_k=8, words=1, unroll_k=1,
+                  staging="memory", dequant="subtract", reduce="tree")
     return structs.replace(config, **changes)
 
 
@@ -52,6 +53,12 @@ CONFIGS = {
     "gemv-quads": gemv(columns=4, lanes_n=2, lanes_k=16, words=4, unroll_k=2),
     "gemv-rows": gemv(rows=4, lanes_k=16, lanes_n=2, words=4),
     "gemv-eight-columns": gemv(columns=8, lanes_n=1, lanes_k=32, unroll_k=2),
+    "gemv-fold": gemv(columns=2, words=4, dequant="fold"),
+    "gemv-convert": gemv(rows=2, columns=2, words=2, dequant="convert", reduce="subgroup"),
+    "gemv-staged": gemv(columns=4, lanes_n=2, lanes_k=16, words=4, unroll_k=2, staging="workgroup"),
+    "gemv-staged-rows": gemv(rows=2, columns=4, lanes_n=4, lanes_k=16, words=2, staging="workgroup", dequant="fold"),
+    "gemv-subgroups": gemv(columns=2, lanes_n=1, lanes_k=64, words=1, staging="workgroup", reduce="subgroup"),
+    "gemv-few-lanes": gemv(columns=1, lanes_n=16, lanes_k=2, words=1, reduce="subgroup"),
     "blocked-single": blocked(),
     "blocked-prefetch": blocked(buffering="prefetch", tile_k=8, unroll_k=4),
     "blocked-tall": blocked(tile_m=64, thread_m=8, tile_k=32, buffering="prefetch", unroll_k=4),

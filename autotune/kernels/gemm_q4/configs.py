@@ -27,6 +27,9 @@ class Gemv(Config, frozen=True, kw_only=True, tag="gemv"):
     lanes_k: Annotated[int, Meta(ge=1, le=256)]
     words: Literal[1, 2, 4]
     unroll_k: Annotated[int, Meta(ge=1, le=8)]
+    staging: Literal["memory", "workgroup"]
+    dequant: Literal["subtract", "fold", "convert"]
+    reduce: Literal["tree", "subgroup"]
 
     @property
     def step(self) -> int:
@@ -37,6 +40,13 @@ class Gemv(Config, frozen=True, kw_only=True, tag="gemv"):
     def sums(self) -> int:
         """Columns whose sums invocations add up together at once, as a scalar or vector: 1, 2 or 4."""
         return min(self.columns, 4)
+
+    @property
+    def staged_elements(self) -> int:
+        """Elements of A that workgroup memory holds: those of a round, and a vec4 more for each of a load."""
+        if self.staging == "memory":
+            return 0
+        return self.rows * self.step * (self.unroll_k * self.lanes_k + 1)
 
 
 class Blocked(Config, frozen=True, kw_only=True, tag="blocked"):

@@ -45,4 +45,7 @@ def _gemv(problem: GemmQ4Problem) -> Gemv:
         lanes_k=LANES,
         words=2,
         unroll_k=2 if rows <= 2 and problem.k >= MANY_K else 1,
+        staging="memory",
+        dequant="subtract",
+        reduce="tree",
     )

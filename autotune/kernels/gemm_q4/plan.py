@@ -4,7 +4,7 @@ from autotune.expression import ceil_div
 from autotune.kernels.base import Resources
 from autotune.kernels.gemm_q4.configs import Blocked, GemmQ4Config, Gemv, Naive, multiple_of, tile_of
 from autotune.kernels.gemm_q4.problem import CODES, GemmQ4Problem, buffer_bytes
-from autotune.model import Buffer, Expr, Pass, Plan
+from autotune.model import DTYPE_BYTES, Buffer, Expr, Pass, Plan
 
 _SUM_BYTES = 4
 
@@ -12,14 +12,14 @@ _SUM_BYTES = 4
 def resources(problem: GemmQ4Problem, config: GemmQ4Config) -> tuple[Resources, ...]:
     """What the pass needs, without rendering it."""
     rows, cols = tile_of(config)
-    workgroup_size, workgroup_bytes = _workgroup(config)
+    workgroup_size, workgroup_bytes = _workgroup(problem, config)
     return (
         Resources(
             workgroup_size=workgroup_size,
             workgroup_bytes=workgroup_bytes,
             workgroups=ceil_div(problem.m, rows) * ceil_div(problem.n, cols),
             binding_bytes=tuple(buffer_bytes(problem).values()),
-            features=_features(problem),
+            features=_features(problem, config),
         ),
     )
 
@@ -50,7 +50,7 @@ def plan(problem: GemmQ4Problem, config: GemmQ4Config, *, specialize: bool) -> P
         "words": 1,
     }
     rows, cols = tile_of(config)
-    workgroup_size, workgroup_bytes = _workgroup(config)
+    workgroup_size, workgroup_bytes = _workgroup(problem, config)
     return Plan(
         kernel="gemm_q4",
         variant=config.variant,
@@ -67,23 +67,25 @@ def plan(problem: GemmQ4Problem, config: GemmQ4Config, *, specialize: bool) -> P
                 buffers=tuple(buffer.name for buffer in buffers),
             ),
         ),
-        features=_features(problem),
+        features=_features(problem, config),
         multiples={"k": max(group, multiple_of(config))},  # the larger one, since both are powers of two
     )
 
 
-def _workgroup(config: GemmQ4Config) -> tuple[tuple[int, int, int], int]:
+def _workgroup(problem: GemmQ4Problem, config: GemmQ4Config) -> tuple[tuple[int, int, int], int]:
     """Workgroup size, and bytes of workgroup memory."""
     match config:
         case Naive():
             return (config.workgroup_x, config.workgroup_y, 1), 0
         case Gemv():
             invocations = config.lanes_n * config.lanes_k
-            return (invocations, 1, 1), invocations * config.sums * _SUM_BYTES
+            staged = config.staged_elements * DTYPE_BYTES[problem.dtype]
+            return (invocations, 1, 1), invocations * config.sums * _SUM_BYTES + staged
         case Blocked():
             tiles = (config.tile_m + config.tile_n) * config.tile_k
             return (config.invocations, 1, 1), tiles * _SUM_BYTES
 
 
-def _features(problem: GemmQ4Problem) -> tuple[str, ...]:
-    return ("shader-f16",) if problem.dtype == "f16" else ()
+def _features(problem: GemmQ4Problem, config: GemmQ4Config) -> tuple[str, ...]:
+    f16 = ("shader-f16",) if problem.dtype == "f16" else ()
+    return (*f16, "subgroups") if isinstance(config, Gemv) and config.reduce == "subgroup" else f16
