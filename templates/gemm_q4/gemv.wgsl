@@ -27,8 +27,7 @@ enable subgroups;
 //   dequant   subtract: codes become numbers by a subtraction each; fold: and by none, the zero point being
 //             taken out for a whole load; convert: from integers, by an instruction for it
 //   reduce    tree: lanes add up through workgroup memory; subgroup: by exchange within subgroups first
-{% from "lib/tree_sum.wgsl" import tree_sum %}
-{% from "lib/subgroup_sum.wgsl" import subgroup_sum %}
+{% from "lib/lane_sum.wgsl" import lane_sum %}
 //# set step = 8 * words
 //# set quads_a = 2 * words
 //# set parts = [step // group, 1] | max
@@ -210,27 +209,12 @@ fn main(
 //# endif
 
     // Row by row, the sums of the invocations along K come together.
-//# if reduce == "subgroup"
-    let together = min(subgroup_size, LANES_K);  // lanes that exchange their sums
-//# endif
 //# for r in range(rows)
 //# set last_row = loop.last
 //# for start in range(0, columns, sums)
     {
         var sum = {{ element }}({% for j in range(start, start + sums) %}sum_{{ r }}_{{ j }}{{ "" if loop.last else ", " }}{% endfor %});
-//# if reduce == "subgroup"
-{{ subgroup_sum("sum", element, lanes_k) }}
-        if (local.y % together == 0u) { partial[local.y / together][local.x] = sum; }
-        workgroupBarrier();
-        if (local.y == 0u) {
-            for (var part = 1u; part < LANES_K / together; part += 1u) { sum += partial[part][local.x]; }
-        }
-//# else
-        partial[local.y][local.x] = sum;
-        workgroupBarrier();
-{{ tree_sum("partial", lanes_k) }}
-        sum = partial[0][local.x];
-//# endif
+{{ lane_sum(element, lanes_k, 1, reduce) }}
         if (local.y == 0u) {
 //# for j in range(sums)
             store_c(first_row + {{ r }}u, first_col + {{ start + j }}u, sum{{ "" if sums == 1 else components[j] }});

@@ -1,11 +1,12 @@
 """A good config without tuning, for any device: legal wherever WebGPU's base limits hold."""
 
-from typing import Literal
+from typing import Any, Literal
 
 from autotune.expression import ceil_div
 from autotune.kernels.gemm.configs import Blocked, GemmConfig, Gemv, SplitK
 from autotune.kernels.gemm.problem import GemmProblem
 from autotune.kernels.gemm.rules import vec4_possible
+from autotune.kernels.gemm.streaming import FEW, along, larger, vec4_rows
 from autotune.model import DeviceProfile
 
 FULL = 128
@@ -25,8 +26,8 @@ def default(problem: GemmProblem, profile: DeviceProfile | None) -> GemmConfig:
     """
     vector: Literal[1, 4] = 4 if vec4_possible(problem) else 1
     on_cpu = profile is not None and profile.is_cpu
-    if problem.m <= GEMV_ROWS and not problem.transpose_a and not problem.transpose_b:
-        return _gemv(problem, vector, split=not on_cpu)
+    if min(problem.m, problem.n) <= GEMV_ROWS:
+        return _gemv(problem, split=not on_cpu)
     tile_m, tile_n = (32 if size <= 32 else 64 for size in (problem.m, problem.n))
     if on_cpu and min(problem.m, problem.n) >= 128:
         return Blocked(**_parameters(128, 128, vector), **_IN_ROWS)  # type: ignore[arg-type]
@@ -68,11 +69,23 @@ def _power_of_two(most: int) -> int:
     return 1 << max(most.bit_length() - 1, 0)
 
 
-def _gemv(problem: GemmProblem, vector: Literal[1, 4], *, split: bool) -> Gemv:
+def _gemv(problem: GemmProblem, *, split: bool) -> Gemv:
     """One or two rows: 32 invocations share K. More rows: 8 share it, and splits of K fill a GPU."""
-    rows = 1 << (problem.m - 1).bit_length()
+    stream = larger(problem)
+    few, lines = sorted((problem.m, problem.n))
+    rows = 1 << (few - 1).bit_length()
+    along_k = along(problem, stream) == "k"
+    common: dict[str, Any] = {
+        "stream": stream,
+        "columns": 4,
+        "vector": 4 if vec4_rows(problem, stream) else 1,
+        "staging": "memory" if along(problem, FEW[stream]) == "k" else "workgroup",
+        "reduce": "tree",
+    }
+    if along_k:
+        return Gemv(**common, rows=min(rows, 8), lanes_n=2, threads_k=32, unroll_k=2, splits=1)
     if rows <= 2:
-        return Gemv(rows=rows, lanes_n=8, threads_k=32, vector=vector, unroll_k=4, splits=1)
-    workgroups = problem.batch * ceil_div(problem.n, 32) * ceil_div(problem.m, 4)
+        return Gemv(**common, rows=rows, lanes_n=8, threads_k=32, unroll_k=4, splits=1)
+    workgroups = problem.batch * ceil_div(lines, 32) * ceil_div(few, 4)
     splits = _power_of_two(min(8 * WANTED // workgroups, problem.k // 128, 32)) if split else 1
-    return Gemv(rows=4, lanes_n=8, threads_k=8, vector=vector, unroll_k=4, splits=splits)
+    return Gemv(**common, rows=4, lanes_n=8, threads_k=8, unroll_k=4, splits=splits)
