@@ -57,6 +57,8 @@ def split_k(*, splits, **changes):
 
 ROW_MAJOR = {"k_major_a": False, "strips": False, "pad_a": 1}
 TALL = {"tile_m": 64, "thread_m": 8, "lanes_n": 4, "group_m": 8}
+
+
 def gemv(**changes):
     config = Gemv(
         stream="b",

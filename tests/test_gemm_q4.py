@@ -36,8 +36,17 @@ from autotune.kernels.tiles import MAX_GEMV_M
 
 
 def gemv(**changes):
-    config = Gemv(rows=1, columns=1, lanes_n=4, lanes_k=8, words=1, unroll_k=1,
-                  staging="memory", dequant="subtract", reduce="tree")
+    config = Gemv(
+        rows=1,
+        columns=1,
+        lanes_n=4,
+        lanes_k=8,
+        words=1,
+        unroll_k=1,
+        staging="memory",
+        dequant="subtract",
+        reduce="tree",
+    )
     return structs.replace(config, **changes)
 
 
@@ -56,7 +65,9 @@ CONFIGS = {
     "gemv-fold": gemv(columns=2, words=4, dequant="fold"),
     "gemv-convert": gemv(rows=2, columns=2, words=2, dequant="convert", reduce="subgroup"),
     "gemv-staged": gemv(columns=4, lanes_n=2, lanes_k=16, words=4, unroll_k=2, staging="workgroup"),
-    "gemv-staged-rows": gemv(rows=2, columns=4, lanes_n=4, lanes_k=16, words=2, staging="workgroup", dequant="fold"),
+    "gemv-staged-rows": gemv(
+        rows=2, columns=4, lanes_n=4, lanes_k=16, words=2, staging="workgroup", dequant="fold"
+    ),
     "gemv-subgroups": gemv(columns=2, lanes_n=1, lanes_k=64, words=1, staging="workgroup", reduce="subgroup"),
     "gemv-few-lanes": gemv(columns=1, lanes_n=16, lanes_k=2, words=1, reduce="subgroup"),
     "blocked-single": blocked(),

@@ -1,4 +1,4 @@
-"""The gemv kernels of GEMM: either matrix streamed, in both directions, against float64 on every software stack."""
+"""The gemv kernels of GEMM against float64 on every stack: either matrix streamed, in both directions."""
 
 from itertools import product
 
@@ -35,7 +35,13 @@ KINDS = {
     "splits": {"splits": 3, "rows": 1},
     "staged-splits": {"staging": "workgroup", "splits": 2},
     "subgroups": {"reduce": "subgroup"},
-    "subgroups-splits": {"reduce": "subgroup", "splits": 5, "staging": "workgroup", "threads_k": 64, "lanes_n": 2},
+    "subgroups-splits": {
+        "reduce": "subgroup",
+        "splits": 5,
+        "staging": "workgroup",
+        "threads_k": 64,
+        "lanes_n": 2,
+    },
     "one-column": {"columns": 1, "reduce": "subgroup", "threads_k": 32, "lanes_n": 1},
     "eight-columns": {"columns": 8, "unroll_k": 1},
 }

@@ -172,7 +172,7 @@ def _fewer_and_fewer(names: list[str]) -> Iterator[list[str]]:
 
 
 def _accepted(wgsl: str, compiler: Compiler) -> str:
-    """A text as the compiler takes it: naga knows the subgroup built-ins, but not the line that enables them."""
+    """A text as the compiler takes it: naga knows the subgroup built-ins, not the line that enables them."""
     return wgsl.replace("enable subgroups;\n", "", 1) if compiler == "naga" else wgsl
 
 

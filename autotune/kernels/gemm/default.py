@@ -13,46 +13,55 @@ FULL = 128
 """Workgroups of 64 invocations; with no more than these a large GPU has idle cores, and K is split."""
 WANTED = 512
 """Workgroups to aim for when K is split."""
+MOST_SPLITS = 128
+"""Shares of K at most: what they cost to add up grows with them."""
 GEMV_ROWS = 8
 """Rows of A up to which the kernel that streams B is the better choice."""
 
 
 def default(problem: GemmProblem, profile: DeviceProfile | None) -> GemmConfig:
-    """Few rows: stream B. Else tiles of 64×64, narrower along a short side of C, and 32×32 where the
-    larger ones would be few; and where even so they are few, K is split until there is enough to do.
+    """Few rows or columns: stream the large matrix. Else tiles of 64×64, 32×128 along a short side of C, and
+    32×32 where larger ones would be few however K is split; which it is until there is enough to do.
 
     A software adapter has few cores to fill: there K is not split, and larger, shallower tiles of A in
     rows are read in the order that they lie in.
     """
     vector: Literal[1, 4] = 4 if vec4_possible(problem) else 1
     on_cpu = profile is not None and profile.is_cpu
-    if min(problem.m, problem.n) <= GEMV_ROWS:
+    short, long = sorted((problem.m, problem.n))
+    if short <= GEMV_ROWS:
         return _gemv(problem, split=not on_cpu)
-    tile_m, tile_n = (32 if size <= 32 else 64 for size in (problem.m, problem.n))
-    if on_cpu and min(problem.m, problem.n) >= 128:
-        return Blocked(**_parameters(128, 128, vector), **_IN_ROWS)  # type: ignore[arg-type]
-    if _tiles(problem, tile_m, tile_n) < FULL // 4:
-        tile_m = tile_n = 32
-    common = _parameters(tile_m, tile_n, vector)
+    if on_cpu and short >= 128:
+        return Blocked(**_block(128, 128, 8, 8, vector), **_IN_ROWS, group_m=8)  # type: ignore[arg-type]
+    most = 1 if on_cpu else max(min(problem.k // 64, MOST_SPLITS), 1)
+    if short <= 32 and long >= 512 and not on_cpu:
+        tile_m, tile_n = (32, 128) if problem.m == short else (128, 32)
+        common = _block(tile_m, tile_n, 8, 8, vector) | _STRIP | {"lanes_n": 8 if tile_n == 128 else 4}
+    else:
+        tile_m, tile_n = (32 if size <= 32 else 64 for size in (problem.m, problem.n))
+        if _tiles(problem, tile_m, tile_n) * max(most, 4) < FULL:
+            tile_m = tile_n = 32
+        common = _block(tile_m, tile_n, tile_m // 8, tile_n // 8, vector) | _K_MAJOR
     tiles = _tiles(problem, tile_m, tile_n)
-    splits = _power_of_two(min(WANTED // tiles, problem.k // 64, 128)) if tiles <= FULL and not on_cpu else 1
+    splits = _power_of_two(min(WANTED // tiles, most)) if tiles <= FULL else 1
     if splits > 1:
-        return SplitK(**common, **_K_MAJOR, group_m=1, splits=splits)  # type: ignore[arg-type]
-    return Blocked(**common, **_K_MAJOR, group_m=8)  # type: ignore[arg-type]
+        return SplitK(**common, group_m=1, splits=splits)  # type: ignore[arg-type]
+    return Blocked(**common, group_m=8)  # type: ignore[arg-type]
 
 
 _K_MAJOR = {"tile_k": 16, "unroll_k": 16, "lanes_n": 8, "k_major_a": True, "buffering": "double"}
-_IN_ROWS = {"tile_k": 8, "unroll_k": 8, "lanes_n": 4, "k_major_a": False, "buffering": "double", "group_m": 8}
+_IN_ROWS = {"tile_k": 8, "unroll_k": 8, "lanes_n": 4, "k_major_a": False, "buffering": "double"}
+_STRIP = {"tile_k": 16, "unroll_k": 16, "k_major_a": False, "buffering": "prefetch"}
 
 
-def _parameters(tile_m: int, tile_n: int, vector: Literal[1, 4]) -> dict[str, object]:
-    """Register blocks such that 64 invocations, or 256 for tiles of 128×128, share a tile."""
-    invocations_along = 16 if tile_m == 128 else 8
+def _block(
+    tile_m: int, tile_n: int, thread_m: int, thread_n: int, vector: Literal[1, 4]
+) -> dict[str, object]:
     return {
         "tile_m": tile_m,
         "tile_n": tile_n,
-        "thread_m": tile_m // invocations_along,
-        "thread_n": tile_n // invocations_along,
+        "thread_m": thread_m,
+        "thread_n": thread_n,
         "strips": True,
         "pad_a": 0,
         "vector": vector,

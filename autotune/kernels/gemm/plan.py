@@ -282,8 +282,8 @@ def _workgroup(problem: GemmProblem, config: GemmConfig) -> tuple[tuple[int, int
         return (config.tile, config.tile, 1), 2 * config.tile**2 * DTYPE_BYTES[problem.dtype]
     if isinstance(config, Gemv):
         invocations = config.lanes_n * config.threads_k
-        staged = config.rows * config.unroll_k * config.threads_k * 4 if config.staging == "workgroup" else 0
-        return (invocations, 1, 1), (invocations * config.sums + staged) * DTYPE_BYTES[problem.accumulate]
+        tile = config.rows * config.unroll_k * config.threads_k * 4 if config.staging == "workgroup" else 0
+        return (invocations, 1, 1), (invocations * config.sums + tile) * DTYPE_BYTES[problem.accumulate]
     assert isinstance(config, Blocked)
     staged = problem.accumulate if config.staged == "accumulator" else problem.dtype
     return (config.invocations, 1, 1), config.workgroup_vec4s() * 4 * DTYPE_BYTES[staged]

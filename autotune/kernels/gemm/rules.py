@@ -86,6 +86,7 @@ SPLIT_K_RULES = (
     ),
 )
 
+
 def _few(p: GemmProblem, stream: str) -> int:
     """Rows or columns of the matrix that is not streamed."""
     return p.n if stream == "a" else p.m

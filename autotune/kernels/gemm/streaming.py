@@ -1,4 +1,4 @@
-"""What the gemv kernel asks about a problem: which of A and B is large and streamed, and how both lie in memory."""
+"""What the gemv kernel asks about a problem: which of A and B is large and streamed, and how both lie."""
 
 from typing import Literal
 
@@ -22,7 +22,7 @@ def along(problem: GemmProblem, operand: str) -> Along:
 
 
 def vec4_rows(problem: GemmProblem, operand: str) -> bool:
-    """Whether an operand can be read in vec4s: its stored rows have, and start at, multiples of 4 elements."""
+    """Whether an operand can be read in vec4s: its rows have, and start at, multiples of 4 elements."""
     return not any(size % 4 for size in problem.stored(operand)[2:])
 
 
