@@ -260,7 +260,7 @@ def test_the_space_has_a_few_thousand_points_at_most():
     for m in (1, 8, 16, 512):
         problem = GemmQ4Problem(m=m, n=14336, k=4096)
         found = space.legal(GEMM_Q4, problem, limits.base_profile())
-        assert 100 < len(found) < 3000
+        assert 100 < len(found) < 5000
         assert any(point[0] == "gemv" for point in found.points) is (m <= MAX_GEMV_M)
 
 

@@ -92,13 +92,21 @@ WHOLE_UNROLLED_STEPS = Rule(
 )
 """Tiles whose depth is a multiple of the steps written out."""
 
+MAX_GEMV_ROWS = 16
+"""Rows that a gemv kernel takes at a time at most."""
 FEW_ROWS = Rule(
     ("rows",),
     "gemv is for few rows of A",
-    lambda p, c: p.m <= MAX_GEMV_M and c["rows"] < 2 * p.m,
+    lambda p, c: p.m <= MAX_GEMV_M and good_rows(c["rows"], p.m),
     needed=False,
 )
 """Problems that a kernel without tiles is for; it takes `rows` rows of A at a time."""
+
+
+def good_rows(rows: int, of: int) -> bool:
+    """Whether taking this many rows at a time leaves few idle, and reads the other matrix once or twice (for
+    more than MAX_GEMV_ROWS, that often for each MAX_GEMV_ROWS of them)."""
+    return min(of, MAX_GEMV_ROWS) <= 2 * rows < 4 * of
 
 
 def unrolled_code(most: int) -> Rule:

@@ -6,7 +6,7 @@ fn upper_codes(word: u32) -> vec4<Sum> { return four_weights(word >> 16u); }
 // The four codes in the lower or upper half of a word, converted from integers. The zero point is taken
 // out once for a whole load, as ZERO · Σ a.
 const UNIT: Sum = 1.0;
-const ZERO = vec4<Sum>(8.0);
+const ZERO: vec4<Sum> = vec4<Sum>(8.0);
 fn lower_codes(word: u32) -> vec4<Sum> {
     let even = unpack4xU8(word & 0x0f0f0f0fu);
     let odd = unpack4xU8((word >> 4u) & 0x0f0f0f0fu);
@@ -25,7 +25,7 @@ fn upper_codes(word: u32) -> vec4<Sum> {
 // many GPUs do at once. ZERO, with the zero point, is taken out once for a whole load, as ZERO · Σ a; those
 // sums are short, so that little is lost beside the larger numbers.
 const UNIT: Sum = 16.0;
-const ZERO = vec4<Sum>(16.5, 1.5, 16.5, 1.5);
+const ZERO: vec4<Sum> = vec4<Sum>(16.5, 1.5, 16.5, 1.5);
 fn placed(word: vec4<u32>) -> vec4<Sum> {
     let codes = word & vec4<u32>(0x78000u, 0x780000u, 0x78000u, 0x780000u);
     return bitcast<vec4<f32>>(codes | vec4<u32>(0x41800000u, 0x3f800000u, 0x41800000u, 0x3f800000u));

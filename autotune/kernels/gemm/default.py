@@ -32,7 +32,7 @@ def default(problem: GemmProblem, profile: DeviceProfile | None) -> GemmConfig:
     if short <= GEMV_ROWS:
         return _gemv(problem, split=not on_cpu)
     if on_cpu and short >= 128:
-        return Blocked(**_block(128, 128, 8, 8, vector), **_IN_ROWS, group_m=8)  # type: ignore[arg-type]
+        return Blocked(**_block(128, 128, 8, 16, vector), **_IN_ROWS, group_m=8)  # type: ignore[arg-type]
     most = 1 if on_cpu else max(min(problem.k // 64, MOST_SPLITS), 1)
     if short <= 32 and long >= 512 and not on_cpu:
         tile_m, tile_n = (32, 128) if problem.m == short else (128, 32)
@@ -50,7 +50,7 @@ def default(problem: GemmProblem, profile: DeviceProfile | None) -> GemmConfig:
 
 
 _K_MAJOR = {"tile_k": 16, "unroll_k": 16, "lanes_n": 8, "k_major_a": True, "buffering": "double"}
-_IN_ROWS = {"tile_k": 8, "unroll_k": 8, "lanes_n": 4, "k_major_a": False, "buffering": "double"}
+_IN_ROWS = {"tile_k": 8, "unroll_k": 8, "lanes_n": 8, "k_major_a": False, "buffering": "double"}
 _STRIP = {"tile_k": 16, "unroll_k": 16, "k_major_a": False, "buffering": "prefetch"}
 
 

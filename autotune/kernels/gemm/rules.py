@@ -12,6 +12,7 @@ from autotune.kernels.tiles import (
     TILE_SIZES,
     WHOLE_REGISTER_BLOCKS,
     even_loads,
+    good_rows,
     unrolled_code,
     vector_access,
     whole_rows,
@@ -102,7 +103,7 @@ GEMV_RULES = (
     Rule(
         ("stream", "rows"),
         "gemv is for few rows or columns",
-        lambda p, c: _few(p, c["stream"]) <= MAX_GEMV_M and c["rows"] < 2 * _few(p, c["stream"]),
+        lambda p, c: (few := _few(p, c["stream"])) <= MAX_GEMV_M and good_rows(c["rows"], few),
         needed=False,
     ),
     Rule(
