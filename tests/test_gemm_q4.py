@@ -284,7 +284,7 @@ def test_problems_that_cannot_be_are_refused_in_one_line(changes, reason):
 
 
 def test_loads_longer_than_k_allows_are_refused():
-    problem = GemmQ4Problem(m=16, n=64, k=48, group=16)
+    problem = GemmQ4Problem(m=1, n=64, k=48, group=16)
     with pytest.raises(InvalidConfig, match="a load is longer"):
         autotune.render(problem, CONFIGS["gemv-quads"])
     with pytest.raises(InvalidConfig, match="K not a multiple"):

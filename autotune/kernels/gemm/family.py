@@ -119,6 +119,9 @@ class Gemm(Family):
 
     def neighbours(self, problem: GemmProblem, config: GemmConfig) -> list[Problem]:
         rows, cols = tile_of(config)
+        if isinstance(config, Gemv):  # more tiles of the streamed matrix, which must stay the larger one
+            rows *= 1 + 64 // rows if config.stream == "a" else 1
+            cols *= 1 + 64 // cols if config.stream == "b" else 1
         v = vector_of(config)
         rows_by = v if problem.transpose_a else 1  # what stays a multiple for vec4 accesses
         cols_by = 1 if problem.transpose_b else v
