@@ -72,6 +72,7 @@ CONFIGS = {
     "gemv-few-lanes": gemv(columns=1, lanes_n=16, lanes_k=2, words=1, reduce="subgroup"),
     "blocked-single": blocked(),
     "blocked-prefetch": blocked(buffering="prefetch", tile_k=8, unroll_k=4),
+    "blocked-double": blocked(buffering="double", unroll_k=8),
     "blocked-tall": blocked(tile_m=64, thread_m=8, tile_k=32, buffering="prefetch", unroll_k=4),
     "blocked-wide": blocked(tile_m=16, tile_n=64, tile_k=32, unroll_k=8),
 }

@@ -57,7 +57,7 @@ class Blocked(Config, frozen=True, kw_only=True, tag="blocked"):
     tile_k: Annotated[int, Meta(ge=8, le=128)]
     thread_m: Annotated[int, Meta(ge=4, le=32)]
     thread_n: Annotated[int, Meta(ge=4, le=32)]
-    buffering: Literal["single", "prefetch"]
+    buffering: Literal["single", "prefetch", "double"]
     unroll_k: Annotated[int, Meta(ge=1, le=128)]
 
     @property

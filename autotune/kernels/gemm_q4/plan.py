@@ -82,7 +82,7 @@ def _workgroup(problem: GemmQ4Problem, config: GemmQ4Config) -> tuple[tuple[int,
             staged = config.staged_elements * DTYPE_BYTES[problem.dtype]
             return (invocations, 1, 1), invocations * config.sums * _SUM_BYTES + staged
         case Blocked():
-            tiles = (config.tile_m + config.tile_n) * config.tile_k
+            tiles = (config.tile_m + config.tile_n) * config.tile_k * (2 if config.buffering == "double" else 1)
             return (config.invocations, 1, 1), tiles * _SUM_BYTES
 
 
