@@ -30,7 +30,17 @@ import autotune
 from autotune import limits, space
 from autotune.cli import cli
 from autotune.errors import InvalidConfig, InvalidProblem
-from autotune.kernels.gemm_q4 import GEMM_Q4, Blocked, GemmQ4Problem, Gemv, Naive, dequantize, pack, unpack
+from autotune.kernels.gemm_q4 import (
+    GEMM_Q4,
+    Blocked,
+    GemmQ4Problem,
+    Gemv,
+    Naive,
+    SplitK,
+    dequantize,
+    pack,
+    unpack,
+)
 from autotune.kernels.gemm_q4.configs import depth_of, multiple_of, tile_of
 from autotune.kernels.tiles import MAX_GEMV_M
 
@@ -55,6 +65,10 @@ def blocked(**changes):
     return structs.replace(config, **changes)
 
 
+def split_k(*, splits, **changes):
+    return SplitK(**blocked(**changes).parameters(), splits=splits)
+
+
 CONFIGS = {
     "naive": Naive(workgroup_x=8, workgroup_y=4),
     "gemv": gemv(),
@@ -73,6 +87,8 @@ CONFIGS = {
     "blocked-single": blocked(),
     "blocked-prefetch": blocked(buffering="prefetch", tile_k=8, unroll_k=4),
     "blocked-double": blocked(buffering="double", unroll_k=8),
+    "split": split_k(splits=3),
+    "split-double": split_k(splits=4, buffering="double", tile_n=64, unroll_k=8),
     "blocked-tall": blocked(tile_m=64, thread_m=8, tile_k=32, buffering="prefetch", unroll_k=4),
     "blocked-wide": blocked(tile_m=16, tile_n=64, tile_k=32, unroll_k=8),
 }

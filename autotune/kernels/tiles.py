@@ -11,6 +11,7 @@ it wants to be told.
 from collections.abc import Callable
 from typing import Any
 
+from autotune.expression import ceil_div
 from autotune.kernels.base import Parameters, Rule
 
 LANES = 32
@@ -19,6 +20,8 @@ SMALLEST_TILE = 32
 """Edge of a tile that is never too large, in elements."""
 MAX_REGISTER_BLOCK = 128
 """Sums an invocation may keep; with more, the kernels of `gemm` spilled on every GPU tried."""
+MAX_SPLIT_TILES = 512
+"""Tiles of C beyond which any GPU is full without splitting K."""
 MAX_GEMV_M = 64
 """Rows of A beyond which tiles reuse the other matrix better than a gemv kernel does."""
 
@@ -134,6 +137,27 @@ def even_loads(pieces: Callable[[Any, Parameters], tuple[int, int]], *also: str)
         ("tile_m", "tile_n", "tile_k", "thread_m", "thread_n", *also),
         "a tile's loads do not go round evenly",
         holds,
+    )
+
+
+def few_tiles(batch: Callable[[Any], int]) -> tuple[Rule, Rule]:
+    """Problems for which K is worth splitting, in no more shares than it has tiles; `batch` gives the number
+    of matrices C."""
+    return (
+        Rule(
+            ("tile_m", "tile_n"),
+            "splitting K is no use: the tiles of C fill any GPU",
+            lambda p, c: (
+                batch(p) * ceil_div(p.m, c["tile_m"]) * ceil_div(p.n, c["tile_n"]) <= MAX_SPLIT_TILES
+            ),
+            needed=False,
+        ),
+        Rule(
+            ("tile_k", "splits"),
+            "more splits than K has tiles",
+            lambda p, c: c["splits"] * c["tile_k"] <= p.k,
+            needed=False,
+        ),
     )
 
 

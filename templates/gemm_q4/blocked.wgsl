@@ -21,6 +21,7 @@ enable f16;
 //   buffering           single: load, wait, compute; prefetch: the next tile waits in registers;
 //                       double: and has a second place in workgroup memory (one barrier less)
 //   unroll_k            steps of k written out, e.g. 16
+//   splits              workgroups that share K, each with partial sums of its own, e.g. 4
 //# set threads_n = tile_n // thread_n
 //# set threads_m = tile_m // thread_m
 //# set invocations = threads_m * threads_n
@@ -38,6 +39,8 @@ enable f16;
 
 {% include "gemm_q4/operands.wgsl" %}
 
+{% include "lib/gemm_store.wgsl" %}
+
 {% include "lib/grid.wgsl" %}
 
 const TILE_M = {{ tile_m }}u;
@@ -46,6 +49,9 @@ const TILE_K = {{ tile_k }}u;
 const THREADS_N = {{ threads_n }}u;  // invocations along N: {{ tile_n }} / {{ thread_n }}
 const INVOCATIONS = {{ invocations }}u;  // {{ threads_m }} × {{ threads_n }}
 const BUFFERS = {{ buffers }}u;
+//# if splits > 1
+const SPLITS = {{ splits }}u;
+//# endif
 const LANES_N = 8u;
 const LANES_M = 4u;
 
@@ -53,16 +59,6 @@ const LANES_M = 4u;
 // same expression for every k, so that the compiler keeps one.
 var<workgroup> tile_a: array<array<array<vec4<Sum>, TILE_M / 4u>, TILE_K>, BUFFERS>;  // [k][row / 4]
 var<workgroup> tile_w: array<array<array<vec4<Sum>, TILE_N / 4u>, TILE_K>, BUFFERS>;  // [k][col / 4]
-
-// C[row][col..col+3] where it exists.
-fn store_c(row: u32, col: u32, sum: vec4<Sum>) {
-    if (row >= sizes.m) { return; }
-    let i = row * sizes.n + col;
-    if (col < sizes.n) { c[i] = Stored(sum.x); }
-    if (col + 1u < sizes.n) { c[i + 1u] = Stored(sum.y); }
-    if (col + 2u < sizes.n) { c[i + 2u] = Stored(sum.z); }
-    if (col + 3u < sizes.n) { c[i + 3u] = Stored(sum.w); }
-}
 
 {% macro guarded(units) %}
 //# if units < invocations
@@ -156,10 +152,24 @@ fn main(
     // Workgroups that share columns of W follow each other. Past the last tile, all of one leave together.
     let tiles_m = (sizes.m + TILE_M - 1u) / TILE_M;
     let tiles_n = (sizes.n + TILE_N - 1u) / TILE_N;
-    let tile = linear_workgroup(workgroup, grid);
-    if (tile >= tiles_m * tiles_n) { return; }
+    let id = linear_workgroup(workgroup, grid);
+    if (id >= tiles_m * tiles_n{{ " * SPLITS" if splits > 1 else "" }}) { return; }
+    let tile = id % (tiles_m * tiles_n);
     let tile_row = tile % tiles_m * TILE_M;
     let tile_col = tile / tiles_m * TILE_N;
+
+//# if splits > 1
+    // Which share of K, in whole tiles. A share may be empty; its sums are zero then.
+    let split = id / (tiles_m * tiles_n);
+    let share = (sizes.k / TILE_K + SPLITS - 1u) / SPLITS * TILE_K;
+    let k_begin = min(split * share, sizes.k);
+    let k_end = min(k_begin + share, sizes.k);
+    let c_begin = c_start(split, 0u);
+//# else
+    let k_begin = 0u;
+    let k_end = sizes.k;
+    let c_begin = 0u;
+//# endif
 
     // Which register block of the tile.
     let block = invocation / 32u;
@@ -194,11 +204,11 @@ fn main(
 //# endfor
 //# endfor
 
-{{ tile_walk(buffering, fetch, commit, compute, "0u", "sizes.k", "TILE_K") }}
+{{ tile_walk(buffering, fetch, commit, compute, "k_begin", "k_end", "TILE_K") }}
 
 //# for r in range(thread_m)
 //# for j in range(quads_n)
-    store_c(tile_row + (pos_m + {{ r // 4 * threads_m }}u) * 4u + {{ r % 4 }}u, tile_col + (pos_n + {{ j * threads_n }}u) * 4u, c_{{ r }}_{{ j }});
+    store_c(c_begin, tile_row + (pos_m + {{ r // 4 * threads_m }}u) * 4u + {{ r % 4 }}u, tile_col + (pos_n + {{ j * threads_n }}u) * 4u, c_{{ r }}_{{ j }});
 //# endfor
 //# endfor
 }

@@ -43,6 +43,8 @@ enable subgroups;
 
 {% include "gemm_q4/operands.wgsl" %}
 
+{% include "lib/gemm_store.wgsl" %}
+
 {% include "gemm_q4/codes.wgsl" %}
 
 {% include "lib/grid.wgsl" %}
@@ -64,8 +66,8 @@ var<workgroup> tile_a: array<array<array<vec4<Stored>, ROUND + 1u>, QUADS>, ROWS
 var<workgroup> partial: array<array<{{ element }}, LANES_N>, LANES_K>;
 
 // C[row][col] where it exists.
-fn store_c(row: u32, col: u32, sum: Sum) {
-    if (row < sizes.m && col < sizes.n) { c[row * sizes.n + col] = Stored(sum{{ "" if dequant == "subtract" else " * UNIT" }}); }
+fn store_one(row: u32, col: u32, sum: Sum) {
+    if (row < sizes.m && col < sizes.n) { put(0u, row, col, sum{{ "" if dequant == "subtract" else " * UNIT" }}); }
 }
 
 // sum + x·y
@@ -217,7 +219,7 @@ fn main(
 {{ lane_sum(element, lanes_k, 1, reduce) }}
         if (local.y == 0u) {
 //# for j in range(sums)
-            store_c(first_row + {{ r }}u, first_col + {{ start + j }}u, sum{{ "" if sums == 1 else components[j] }});
+            store_one(first_row + {{ r }}u, first_col + {{ start + j }}u, sum{{ "" if sums == 1 else components[j] }});
 //# endfor
         }
     }

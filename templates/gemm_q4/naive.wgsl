@@ -13,6 +13,8 @@ enable f16;
 
 {% include "gemm_q4/operands.wgsl" %}
 
+{% include "lib/gemm_store.wgsl" %}
+
 {% include "lib/grid.wgsl" %}
 
 {% call each_element(workgroup_x, workgroup_y, false) %}
@@ -24,5 +26,5 @@ enable f16;
         let high = dot(vec4<Sum>(a[quad + 1u]), four_weights(word >> 16u));
         sum += (low + high) * Sum(scales[col * (sizes.k / GROUP) + k / GROUP]);
     }
-    c[row * sizes.n + col] = Stored(sum);
+    put(0u, row, col, sum);
 {% endcall %}

@@ -1,6 +1,5 @@
 """Which configs are legal, with reasons. `naive` and `tiled` need no rules: limits alone decide."""
 
-from autotune.expression import ceil_div
 from autotune.kernels.base import Parameters, Rule
 from autotune.kernels.gemm.problem import GemmProblem
 from autotune.kernels.gemm.streaming import FEW, along, larger, vec4_rows
@@ -12,14 +11,13 @@ from autotune.kernels.tiles import (
     TILE_SIZES,
     WHOLE_REGISTER_BLOCKS,
     even_loads,
+    few_tiles,
     good_rows,
     unrolled_code,
     vector_access,
     whole_rows,
 )
 
-MAX_SPLIT_TILES = 512
-"""Tiles of C beyond which any GPU is full without splitting K."""
 MAX_UNROLLED = 2048
 """Multiply-adds written out, four of them a vec4; beyond this, compile time grew without any gain."""
 MAX_GEMV_UNROLLED = 32
@@ -71,21 +69,7 @@ BLOCKED_RULES = (
     ),
 )
 
-SPLIT_K_RULES = (
-    *BLOCKED_RULES,
-    Rule(
-        ("tile_m", "tile_n"),
-        "splitting K is no use: the tiles of C fill any GPU",
-        lambda p, c: p.batch * ceil_div(p.m, c["tile_m"]) * ceil_div(p.n, c["tile_n"]) <= MAX_SPLIT_TILES,
-        needed=False,
-    ),
-    Rule(
-        ("tile_k", "splits"),
-        "more splits than K has tiles",
-        lambda p, c: c["splits"] * c["tile_k"] <= p.k,
-        needed=False,
-    ),
-)
+SPLIT_K_RULES = (*BLOCKED_RULES, *few_tiles(lambda p: p.batch))
 
 
 def _few(p: GemmProblem, stream: str) -> int:

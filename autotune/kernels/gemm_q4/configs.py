@@ -66,7 +66,13 @@ class Blocked(Config, frozen=True, kw_only=True, tag="blocked"):
         return self.tile_m // self.thread_m * (self.tile_n // self.thread_n)
 
 
-GemmQ4Config = Naive | Gemv | Blocked
+class SplitK(Blocked, frozen=True, kw_only=True, tag="split_k"):
+    """Register blocks over a share of K each; a second pass adds the shares. For few tiles of C."""
+
+    splits: Annotated[int, Meta(ge=2, le=64)]
+
+
+GemmQ4Config = Naive | Gemv | Blocked | SplitK
 
 
 def tile_of(config: GemmQ4Config) -> tuple[int, int]:
@@ -88,7 +94,12 @@ def depth_of(config: GemmQ4Config) -> int:
         case Gemv():
             return config.step * config.lanes_k * config.unroll_k
         case Blocked():
-            return config.tile_k
+            return config.tile_k * splits_of(config)
+
+
+def splits_of(config: GemmQ4Config) -> int:
+    """Shares that K is cut into."""
+    return config.splits if isinstance(config, SplitK) else 1
 
 
 def multiple_of(config: GemmQ4Config) -> int:
