@@ -77,7 +77,7 @@ def test_every_direction_is_right_at_ragged_shapes(runtime, stream, transpose_a,
         if along(layout, stream) == "outer":
             config = structs.replace(config, columns=4)
         tried = shapes(layout, config)
-        for index, (m, n, k) in enumerate(tried[turn % 2 :: 2] if slow(runtime) else tried):
+        for index, (m, n, k) in enumerate(tried[turn % 4 :: 4] if slow(runtime) else tried[turn % 2 :: 2]):
             problem = structs.replace(layout, m=m, n=n, k=k)
             assert GEMM.unfit(problem, config) is None
             complaint = run(runtime, problem, config, integers=index % 2 == 1)
@@ -114,13 +114,13 @@ def test_batches_leading_dimensions_and_epilogues(runtime, stream, transposed):
 @pytest.mark.parametrize(("m", "n"), [(1, 300), (300, 1), (8, 257), (129, 7), (1, 1), (3, 2)])
 @pytest.mark.parametrize(("transpose_a", "transpose_b"), TRANSPOSES)
 def test_the_default_of_few_rows_or_columns_is_right(runtime, m, n, transpose_a, transpose_b):
-    for k in (64, 333):
-        problem = GemmProblem(m=m, n=n, k=k, transpose_a=transpose_a, transpose_b=transpose_b)
-        config = GEMM.default(problem, runtime.profile)
-        assert isinstance(config, Gemv)
-        assert config.stream == larger(problem)
-        assert list(limits.refusals(GEMM.resources(problem, config), limits.base_profile())) == []
-        assert run(runtime, problem, config, integers=True) is None
+    k = 64 if transpose_a == (m > n) else 333
+    problem = GemmProblem(m=m, n=n, k=k, transpose_a=transpose_a, transpose_b=transpose_b)
+    config = GEMM.default(problem, runtime.profile)
+    assert isinstance(config, Gemv)
+    assert config.stream == larger(problem)
+    assert list(limits.refusals(GEMM.resources(problem, config), limits.base_profile())) == []
+    assert run(runtime, problem, config, integers=True) is None
 
 
 @few_examples(12)

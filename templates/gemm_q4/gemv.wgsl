@@ -6,6 +6,10 @@ enable f16;
 enable subgroups;
 
 //# endif
+//# if dequant == "convert"
+requires packed_4x8_integer_dot_product;
+
+//# endif
 // GEMM with weights in 4 bits for few rows of A: the matrix-vector product of a language model that
 // writes a token. Every code is used only ROWS times, so memory sets the speed: LANES_K neighbours read
 // a column's codes side by side, several loads under way each, and do as little as they can for a code.
@@ -24,8 +28,8 @@ enable subgroups;
 //   unroll_k  loads an invocation has under way for each column, e.g. 2
 //   staging   memory: A is read where it lies, 32 · WORDS bytes from lane to lane;
 //             workgroup: a round's part of A is laid out in workgroup memory so that lanes read neighbours
-//   dequant   subtract: codes become numbers by a subtraction each; fold: and by none, the zero point being
-//             taken out for a whole load; convert: from integers, by an instruction for it
+//   dequant   subtract: codes become numbers by way of a mantissa, and a subtraction each; convert: by an
+//             instruction that converts integers, and the zero point is taken out for all that share a scale
 //   reduce    tree: lanes add up through workgroup memory; subgroup: by exchange within subgroups first
 {% from "lib/lane_sum.wgsl" import lane_sum %}
 //# set step = 8 * words
@@ -67,7 +71,7 @@ var<workgroup> partial: array<array<{{ element }}, LANES_N>, LANES_K>;
 
 // C[row][col] where it exists.
 fn store_one(row: u32, col: u32, sum: Sum) {
-    if (row < sizes.m && col < sizes.n) { put(0u, row, col, sum{{ "" if dequant == "subtract" else " * UNIT" }}); }
+    if (row < sizes.m && col < sizes.n) { put(0u, row, col, sum); }
 }
 
 // sum + x·y
@@ -102,7 +106,7 @@ fn add_dot(sum: Sum, x: vec4<Sum>, y: vec4<Sum>) -> Sum {
             // {{ 4 * quads }} k that share a scale.
 //# for r in range(rows)
 //# if dequant != "subtract"
-            var zero_{{ r }} = Sum();
+            var sum_a_{{ r }} = Sum();
 //# endif
 //# for j in range(columns)
             var q_{{ r }}_{{ j }} = Sum();
@@ -116,7 +120,7 @@ fn add_dot(sum: Sum, x: vec4<Sum>, y: vec4<Sum>) -> Sum {
 //# for r in range(rows)
                 let a_{{ r }} = vec4<Sum>({{ "tile_a[%d][%d][local.y + %du]" % (r, quad, u * lanes_k) if staged else "a[a_start_%d + at_%d * %du + %du]" % (r, u, quads_a, quad) }});
 //# if dequant != "subtract"
-                zero_{{ r }} = add_dot(zero_{{ r }}, a_{{ r }}, ZERO);
+                sum_a_{{ r }} += a_{{ r }}.x + a_{{ r }}.y + a_{{ r }}.z + a_{{ r }}.w;
 //# endif
 //# for j in range(columns)
                 q_{{ r }}_{{ j }} = add_dot(q_{{ r }}_{{ j }}, a_{{ r }}, w_{{ j }});
@@ -126,7 +130,7 @@ fn add_dot(sum: Sum, x: vec4<Sum>, y: vec4<Sum>) -> Sum {
 //# endfor
 //# for r in range(rows)
 //# for j in range(columns)
-            sum_{{ r }}_{{ j }} = fma(scale_{{ u }}_{{ j }}_{{ p }}, q_{{ r }}_{{ j }}{{ "" if dequant == "subtract" else " - zero_%d" % r }}, sum_{{ r }}_{{ j }});
+            sum_{{ r }}_{{ j }} = fma(scale_{{ u }}_{{ j }}_{{ p }}, q_{{ r }}_{{ j }}{{ "" if dequant == "subtract" else " - ZERO * sum_a_%d" % r }}, sum_{{ r }}_{{ j }});
 //# endfor
 //# endfor
         }

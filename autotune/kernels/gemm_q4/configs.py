@@ -28,7 +28,7 @@ class Gemv(Config, frozen=True, kw_only=True, tag="gemv"):
     words: Literal[1, 2, 4]
     unroll_k: Annotated[int, Meta(ge=1, le=8)]
     staging: Literal["memory", "workgroup"]
-    dequant: Literal["subtract", "fold", "convert"]
+    dequant: Literal["subtract", "convert"]
     reduce: Literal["tree", "subgroup"]
 
     @property
