@@ -113,6 +113,10 @@ fn store_one(start: u32, few: u32, wide: u32, sum: Sum) {
     if (few < {{ few_size }} && wide < {{ wide_size }}) { put(start, {{ "wide, few" if stream == "a" else "few, wide" }}, sum); }
 }
 //# endif
+//# if along_k
+
+{% include "lib/add_dot.wgsl" %}
+//# endif
 {% macro fetch(count, k, suffix) %}
 //# for u in range(count)
 //# if along_k
@@ -133,7 +137,7 @@ fn store_one(start: u32, few: u32, wide: u32, sum: Sum) {
                 let f = vec4<Sum>({{ "tile_few[%d][local.y + %du]" % (r, u * threads_k) if staged_few else "load_few%s(few_%d, %s + %du)" % (suffix, r, k, 4 * u * threads_k) }});
 //# if along_k
 //# for j in range(columns)
-                sum_{{ r }}_{{ j }} = fma(f.x, w_{{ u }}_{{ j }}.x, fma(f.y, w_{{ u }}_{{ j }}.y, fma(f.z, w_{{ u }}_{{ j }}.z, fma(f.w, w_{{ u }}_{{ j }}.w, sum_{{ r }}_{{ j }}))));
+                sum_{{ r }}_{{ j }} = add_dot(sum_{{ r }}_{{ j }}, f, w_{{ u }}_{{ j }});
 //# endfor
 //# else
 //# for c in components

@@ -74,10 +74,7 @@ fn store_one(row: u32, col: u32, sum: Sum) {
     if (row < sizes.m && col < sizes.n) { put(0u, row, col, sum); }
 }
 
-// sum + x·y
-fn add_dot(sum: Sum, x: vec4<Sum>, y: vec4<Sum>) -> Sum {
-    return fma(x.x, y.x, fma(x.y, y.y, fma(x.z, y.z, fma(x.w, y.w, sum))));
-}
+{% include "lib/add_dot.wgsl" %}
 {% macro component(index) %}{{ "" if words == 1 else components[index] }}{% endmacro %}
 {% macro fetch(count, last) %}
         // Loads first: {{ count }} for each column, and the scales they need.

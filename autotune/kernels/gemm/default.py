@@ -17,6 +17,8 @@ MOST_SPLITS = 128
 """Shares of K at most: what they cost to add up grows with them."""
 GEMV_ROWS = 8
 """Rows of A up to which the kernel that streams B is the better choice."""
+MANY_LINES = 8192
+"""Rows or columns of the streamed matrix from which on a GPU is full without more invocations for each."""
 
 
 def default(problem: GemmProblem, profile: DeviceProfile | None) -> GemmConfig:
@@ -79,7 +81,8 @@ def _power_of_two(most: int) -> int:
 
 
 def _gemv(problem: GemmProblem, *, split: bool) -> Gemv:
-    """One or two rows: 32 invocations share K. More rows: 8 share it, and splits of K fill a GPU."""
+    """Lines along k: 32 neighbours share each, and take two or four lines at once. Lines across k: for one or
+    two rows of the small matrix 32 or 64 invocations share K; for more, 8 do, and splits of K fill a GPU."""
     stream = larger(problem)
     few, lines = sorted((problem.m, problem.n))
     rows = 1 << (few - 1).bit_length()
@@ -91,10 +94,13 @@ def _gemv(problem: GemmProblem, *, split: bool) -> Gemv:
         "staging": "memory" if along(problem, FEW[stream]) == "k" else "workgroup",
         "reduce": "tree",
     }
+    many = lines >= MANY_LINES
     if along_k:
-        return Gemv(**common, rows=min(rows, 8), lanes_n=2, threads_k=32, unroll_k=2, splits=1)
+        common["columns"] = 4 if many else 2
+        return Gemv(**common, rows=min(rows, 8), lanes_n=2, threads_k=32, unroll_k=2 if many else 4, splits=1)
     if rows <= 2:
-        return Gemv(**common, rows=rows, lanes_n=8, threads_k=32, unroll_k=4, splits=1)
+        lanes_n, threads_k = (8, 32) if many else (4, 64)
+        return Gemv(**common, rows=rows, lanes_n=lanes_n, threads_k=threads_k, unroll_k=4, splits=1)
     workgroups = problem.batch * ceil_div(lines, 32) * ceil_div(few, 4)
     splits = _power_of_two(min(8 * WANTED // workgroups, problem.k // 128, 32)) if split else 1
     return Gemv(**common, rows=4, lanes_n=8, threads_k=8, unroll_k=4, splits=splits)
