@@ -82,7 +82,7 @@ def _power_of_two(most: int) -> int:
 
 def _gemv(problem: GemmProblem, *, split: bool) -> Gemv:
     """Lines along k: 32 neighbours share each, and take two or four lines at once. Lines across k: for one or
-    two rows of the small matrix 32 or 64 invocations share K; for more, 8 do, and splits of K fill a GPU."""
+    two rows of the small matrix 32 or 64 invocations share K; for more, 4 do, and splits of K fill a GPU."""
     stream = larger(problem)
     few, lines = sorted((problem.m, problem.n))
     rows = 1 << (few - 1).bit_length()
@@ -97,10 +97,11 @@ def _gemv(problem: GemmProblem, *, split: bool) -> Gemv:
     many = lines >= MANY_LINES
     if along_k:
         common["columns"] = 4 if many else 2
-        return Gemv(**common, rows=min(rows, 8), lanes_n=2, threads_k=32, unroll_k=2 if many else 4, splits=1)
+        unroll_k = 4 if rows <= 4 and not many else 2
+        return Gemv(**common, rows=min(rows, 8), lanes_n=2, threads_k=32, unroll_k=unroll_k, splits=1)
     if rows <= 2:
         lanes_n, threads_k = (8, 32) if many else (4, 64)
         return Gemv(**common, rows=rows, lanes_n=lanes_n, threads_k=threads_k, unroll_k=4, splits=1)
-    workgroups = problem.batch * ceil_div(lines, 32) * ceil_div(few, 4)
-    splits = _power_of_two(min(8 * WANTED // workgroups, problem.k // 128, 32)) if split else 1
-    return Gemv(**common, rows=4, lanes_n=8, threads_k=8, unroll_k=4, splits=splits)
+    workgroups = problem.batch * ceil_div(lines, 128) * ceil_div(few, 8)
+    splits = _power_of_two(min(WANTED // workgroups, problem.k // 128, 32)) if split else 1
+    return Gemv(**common, rows=min(rows, 8), lanes_n=32, threads_k=4, unroll_k=2, splits=splits)
