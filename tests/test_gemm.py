@@ -42,7 +42,7 @@ def blocked(**changes):
         vector=1,
         strips=True,
         k_major_a=True,
-        pad_a=0,
+        banks="plain",
         buffering="single",
         unroll_k=4,
         group_m=1,
@@ -55,7 +55,7 @@ def split_k(*, splits, **changes):
     return SplitK(**blocked(**changes).parameters(), splits=splits)
 
 
-ROW_MAJOR = {"k_major_a": False, "strips": False, "pad_a": 1}
+ROW_MAJOR = {"k_major_a": False, "strips": False, "banks": "pad"}
 TALL = {"tile_m": 64, "thread_m": 8, "lanes_n": 4, "group_m": 8}
 
 
@@ -83,15 +83,20 @@ CONFIGS = {
     "scalar-single-row-major": blocked(**ROW_MAJOR, **TALL),
     "scalar-prefetch": blocked(buffering="prefetch", strips=False, group_m=8),
     "scalar-prefetch-row-major": blocked(buffering="prefetch", k_major_a=False, tile_k=16),
-    "scalar-double": blocked(buffering="double", pad_a=1, tile_n=64, thread_n=8),
+    "scalar-double": blocked(buffering="double", banks="pad", tile_n=64, thread_n=8),
     "scalar-double-row-major": blocked(buffering="double", **ROW_MAJOR),
     "vec4-single": blocked(vector=4, strips=False, tile_k=16),
-    "vec4-prefetch": blocked(vector=4, buffering="prefetch", pad_a=1, **TALL),
+    "vec4-prefetch": blocked(vector=4, buffering="prefetch", banks="pad", **TALL),
     "vec4-prefetch-row-major": blocked(vector=4, buffering="prefetch", **ROW_MAJOR),
     "vec4-double": blocked(vector=4, buffering="double", unroll_k=8),
     "vec4-double-row-major": blocked(vector=4, buffering="double", k_major_a=False, group_m=8),
+    "vec4-ahead": blocked(vector=4, buffering="ahead", banks="swizzle", unroll_k=8, tile_k=16, **TALL),
+    "vec4-ahead-row-major": blocked(vector=4, buffering="ahead", k_major_a=False, unroll_k=8),
+    "scalar-ahead": blocked(buffering="ahead", banks="swizzle", tile_k=16, strips=False),
+    "scalar-swizzle": blocked(banks="swizzle", unroll_k=8),
     "split-scalar": split_k(splits=3),
     "split-vec4-double": split_k(splits=4, vector=4, buffering="double"),
+    "split-vec4-ahead": split_k(splits=3, vector=4, buffering="ahead", banks="swizzle"),
     "split-vec4-prefetch-row-major": split_k(
         splits=2, vector=4, buffering="prefetch", k_major_a=False, tile_k=16
     ),
@@ -108,7 +113,8 @@ one_of_each = pytest.mark.parametrize(
         "scalar-prefetch",
         "scalar-double-row-major",
         "vec4-double",
-        "split-vec4-double",
+        "vec4-ahead",
+        "split-vec4-ahead",
         "gemv-splits",
     ],
 )

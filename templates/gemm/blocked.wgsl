@@ -23,11 +23,14 @@ enable f16;
 //   vector               elements a memory access moves: 4 (K and N multiples of 4) or 1
 //   strips               true: an invocation's vec4s lie a stripe apart (neighbours read neighbours);
 //                        false: they are contiguous
-//   k_major_a          true: A's tile is stored k-major, so a vec4 of it holds four rows;
+//   k_major_a            true: A's tile is stored k-major, so a vec4 of it holds four rows;
 //                        false: row-major, a vec4 holds four k
-//   pad_a                vec4s added to each row of A's tile against bank conflicts, 0 or 1
+//   banks                what is done against bank conflicts: nothing (plain), a vec4 added to each row of
+//                        A's tile (pad), or every other four rows of k shifted by half a stripe of banks
+//                        where a tile is turned around (swizzle)
 //   buffering            single: load, wait, compute; prefetch: the next tile waits in registers;
-//                        double: and has a second place in workgroup memory (one barrier less)
+//                        double: and has a second place in workgroup memory (one barrier less); ahead: two
+//                        tiles ahead, so that no invocation waits for memory
 //   unroll_k             steps of k written out, e.g. 16: the loop over them costs nothing
 //   group_m              tile rows that are walked together, so that B's tiles are reused from cache
 //   staged               workgroup memory holds the storage type or the accumulator's
@@ -36,13 +39,14 @@ enable f16;
 //# set threads_m = tile_m // thread_m
 //# set invocations = threads_m * threads_n
 //# set quads_n = thread_n // 4
-//# set buffers = 2 if buffering == "double" else 1
+//# set buffers = 2 if buffering in ["double", "ahead"] else 1
 //# set along_a = "outer" if transpose_a else "k"
 //# set along_b = "k" if transpose_b else "outer"
-//# set op_a = {"x": "a", "across": tile_m, "along": along_a, "k_major": k_major_a, "tile": "tile_row", "size": "sizes.m", "ld": lda, "start": "a_start"}
-//# set op_b = {"x": "b", "across": tile_n, "along": along_b, "k_major": true, "tile": "tile_col", "size": "sizes.n", "ld": ldb, "start": "b_start"}
+//# set op_a = {"x": "a", "across": tile_m, "along": along_a, "k_major": k_major_a, "tile": "tile_row", "size": "sizes.m", "ld": lda, "start": "a_start", "swizzle": banks == "swizzle" and along_a == "k" and k_major_a}
+//# set op_b = {"x": "b", "across": tile_n, "along": along_b, "k_major": true, "tile": "tile_col", "size": "sizes.n", "ld": ldb, "start": "b_start", "swizzle": banks == "swizzle" and along_b == "k"}
 {% from "lib/gemm_load.wgsl" import load with context %}
-{% from "lib/gemm_stage.wgsl" import places, fetch, commit with context %}
+{% from "lib/gemm_stage.wgsl" import places, fetch, commit, column with context %}
+{% from "lib/tile_walk.wgsl" import tile_walk %}
 {{ "" }}
 {% include "lib/sizes.wgsl" %}
 
@@ -74,24 +78,19 @@ const GROUP_M = {{ group_m }}u;
 // Nested arrays: a constant index is never clamped, and the clamp of a thread's own column is the
 // same expression for every k, so that the compiler keeps one. Flat arrays lose a seventh of the speed.
 //# if k_major_a
-const PITCH_A = TILE_M / 4u{{ ' + 1u' if pad_a else '' }};  // vec4s a row
+const PITCH_A = TILE_M / 4u{{ ' + 1u' if banks == 'pad' else '' }};  // vec4s a row
 var<workgroup> tile_a: array<array<array<vec4<Staged>, PITCH_A>, TILE_K>, BUFFERS>;  // [k][row / 4]
 //# else
-const PITCH_A = TILE_K / 4u{{ ' + 1u' if pad_a else '' }};  // vec4s a row
+const PITCH_A = TILE_K / 4u{{ ' + 1u' if banks == 'pad' else '' }};  // vec4s a row
 var<workgroup> tile_a: array<array<array<vec4<Staged>, PITCH_A>, TILE_M>, BUFFERS>;  // [row][k / 4]
 //# endif
 var<workgroup> tile_b: array<array<array<vec4<Staged>, TILE_N / 4u>, TILE_K>, BUFFERS>;  // [k][col / 4]
 
 //# set components = ["x", "y", "z", "w"]
-{% macro fetch_tiles(k0) %}
-        // Memory -> registers. Only the last tile along K can reach past the end.
-        if ({{ k0 }} + TILE_K <= sizes.k) {
-{{ fetch(op_a, k0, "") }}
-{{ fetch(op_b, k0, "") }}
-        } else {
-{{ fetch(op_a, k0, "_tail") }}
-{{ fetch(op_b, k0, "_tail") }}
-        }
+{% macro fetch_tiles(k0, suffix="") %}
+        // Memory -> registers.
+{{ fetch(op_a, k0, suffix) }}
+{{ fetch(op_b, k0, suffix) }}
 {% endmacro %}
 {% macro commit_tiles(buffer) %}
         // Registers -> workgroup memory.
@@ -112,16 +111,19 @@ var<workgroup> tile_b: array<array<array<vec4<Staged>, TILE_N / 4u>, TILE_K>, BU
             c_{{ r }}_{{ j }} = fma(vec4<Sum>(Sum({{ a }})), vec4<Sum>({{ b }}_{{ j }}), c_{{ r }}_{{ j }});
 //# endfor
 {% endmacro %}
-{% macro steps(buffer, k, count) %}
+{% macro steps(buffer, k, count, between) %}
 //# if k_major_a
 //# for u in range(count)
+//# if u == 2
+{{ between }}
+//# endif
         {
             // One step of k: the outer product of a column of A's tile and a row of B's.
 //# for i in range(thread_m // 4)
-            let a_{{ i }} = tile_a[{{ buffer }}][{{ k }}{{ u }}u][{{ quad_m(i) }}];
+            let a_{{ i }} = tile_a[{{ buffer }}][{{ k }}{{ u }}u][{{ column(op_a, quad_m(i), u, count) | trim }}];
 //# endfor
 //# for j in range(quads_n)
-            let b_{{ j }} = tile_b[{{ buffer }}][{{ k }}{{ u }}u][{{ quad_n(j) }}];
+            let b_{{ j }} = tile_b[{{ buffer }}][{{ k }}{{ u }}u][{{ column(op_b, quad_n(j), u, count) | trim }}];
 //# endfor
 //# for r in range(thread_m)
 {{ multiply_add(r, "a_%d.%s" % (r // 4, components[r % 4]), "b") }}
@@ -130,11 +132,14 @@ var<workgroup> tile_b: array<array<array<vec4<Staged>, TILE_N / 4u>, TILE_K>, BU
 //# endfor
 //# else
 //# for u in range(0, count, 4)
+//# if u == (4 if count > 4 else 0)
+{{ between }}
+//# endif
         {
             // Four steps of k: each vec4 of A's tile holds four of them.
 //# for c in range(4)
 //# for j in range(quads_n)
-            let b{{ c }}_{{ j }} = tile_b[{{ buffer }}][{{ k }}{{ u + c }}u][{{ quad_n(j) }}];
+            let b{{ c }}_{{ j }} = tile_b[{{ buffer }}][{{ k }}{{ u + c }}u][{{ column(op_b, quad_n(j), u, count) | trim }}];
 //# endfor
 //# endfor
 //# for r in range(thread_m)
@@ -147,12 +152,13 @@ var<workgroup> tile_b: array<array<array<vec4<Staged>, TILE_N / 4u>, TILE_K>, BU
 //# endfor
 //# endif
 {% endmacro %}
-{% macro compute(buffer) %}
+{% macro compute(buffer, between="") %}
 //# if unroll_k == tile_k
-{{ steps(buffer, "", tile_k) }}
+{{ steps(buffer, "", tile_k, between) }}
 //# else
+{{ between }}
         for (var k = 0u; k < TILE_K; k += {{ unroll_k }}u) {
-{{ steps(buffer, "k + ", unroll_k) }}
+{{ steps(buffer, "k + ", unroll_k, "") }}
         }
 //# endif
 {% endmacro %}
@@ -179,7 +185,7 @@ fn main(
 
     // Which share of K, in whole tiles. A share may be empty; its sums are zero then.
     let share = ((sizes.k + TILE_K - 1u) / TILE_K + SPLITS - 1u) / SPLITS * TILE_K;
-    let k_begin = split * share;
+    let k_begin = min(split * share, sizes.k);
     let k_end = min(k_begin + share, sizes.k);
     let c_begin = c_start(split, {{ "entry" if batched else "0u" }});
 //# else
@@ -215,43 +221,17 @@ fn main(
 //# endfor
 //# endfor
 
-//# if buffering == "single"
-    for (var k0 = k_begin; k0 < k_end; k0 += TILE_K) {
-{{ fetch_tiles("k0") }}
+    // Whole tiles of K first, without a question; then what is left of it.
+    let k_whole = k_begin + (k_end - k_begin) / TILE_K * TILE_K;
+{{ tile_walk(buffering, fetch_tiles, commit_tiles, compute, "k_begin", "k_whole", "TILE_K") }}
+    if (k_whole < k_end) {
+{{ fetch_tiles("k_whole", "_tail") }}
 {{ commit_tiles("0") }}
         workgroupBarrier();
-{{ compute("0") }}
-        workgroupBarrier();
-    }
-//# elif buffering == "prefetch"
-{{ fetch_tiles("k_begin") }}
-    for (var k0 = k_begin; k0 < k_end; k0 += TILE_K) {
-{{ commit_tiles("0") }}
-        workgroupBarrier();
-        if (k0 + TILE_K < k_end) {
-{{ fetch_tiles("(k0 + TILE_K)") }}
+        for (var k = 0u; k < k_end - k_whole; k += 4u) {
+{{ steps("0", "k + ", 4, "") }}
         }
-{{ compute("0") }}
-        workgroupBarrier();
     }
-//# else
-{{ fetch_tiles("k_begin") }}
-{{ commit_tiles("0") }}
-    workgroupBarrier();
-    var now = 0u;
-    for (var k0 = k_begin; k0 < k_end; k0 += TILE_K) {
-        let more = k0 + TILE_K < k_end;
-        if (more) {
-{{ fetch_tiles("(k0 + TILE_K)") }}
-        }
-{{ compute("now") }}
-        if (more) {
-{{ commit_tiles("(1u - now)") }}
-        }
-        workgroupBarrier();
-        now = 1u - now;
-    }
-//# endif
 
 //# for r in range(thread_m)
 //# for j in range(quads_n)

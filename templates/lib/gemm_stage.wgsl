@@ -7,9 +7,14 @@ Carrying tiles of an operand from memory to workgroup memory. An operand is desc
   k_major   its tile is [k][outer / 4]; else [outer][k / 4]
   tile      first line of the tile, as a WGSL expression
   size, ld, start   lines, elements a row, first element: WGSL expressions
+  swizzle   bool: its columns are swizzled, see below
 
 An invocation carries `steps` pieces. Where memory and tile are contiguous along the same axis a piece is
-one vec4; else it is a block of 4×4, turned around on its way through registers.
+one vec4; else it is a block of 4×4, turned around on its way through registers. Eight neighbours then store
+into the same banks four, or two, at a time: their vec4s lie in rows 4·k apart, and rows are a multiple of
+all banks long. With `swizzle`, two neighbours carry adjacent blocks along k (32 bytes of a row in memory),
+and in every other four rows of the tile columns differ in bit 2 (`column`), so that the eight meet in
+different banks. (The remedy is that of CUTLASS's crosswise layouts.)
 -#}
 {% macro lines(op) %}{{ 1 if (op.along == "outer") == op.k_major else 4 }}{% endmacro %}
 {% macro pieces(op) %}{{ op.across * tile_k // (4 * lines(op) | int) }}{% endmacro %}
@@ -19,9 +24,15 @@ one vec4; else it is a block of 4×4, turned around on its way through registers
     // Which pieces of {{ op.x | upper }}'s tile this invocation carries{{ ". Lines past the edge read the last one; they are never stored" if op.along == "k" else "" }}.
 //# set l = lines(op) | int
 //# for s in range(steps(op) | int)
-//# if op.along == "k"
+//# if op.swizzle
+    let {{ op.x }}_piece_{{ s }} = invocation + {{ s * invocations }}u;
+    let {{ op.x }}_k_{{ s }} = ({{ op.x }}_piece_{{ s }} % 2u + {{ op.x }}_piece_{{ s }} / 8u % (TILE_K / 8u) * 2u) * 4u;
+    let {{ op.x }}_i_{{ s }} = ({{ op.x }}_piece_{{ s }} / 2u % 4u + {{ op.x }}_piece_{{ s }} / TILE_K * 4u) * 4u;
+//# elif op.along == "k"
     let {{ op.x }}_k_{{ s }} = invocation % (TILE_K / 4u) * 4u;
     let {{ op.x }}_i_{{ s }} = (invocation + {{ s * invocations }}u) / (TILE_K / 4u){{ " * 4u" if l == 4 else "" }};
+//# endif
+//# if op.along == "k"
 //# for r in range(l)
     let {{ op.x }}_line_{{ s }}_{{ r }} = {{ op.start }} + min({{ op.tile }} + {{ op.x }}_i_{{ s }} + {{ r }}u, {{ op.size }} - 1u) * {{ op.ld }};
 //# endfor
@@ -74,4 +85,14 @@ one vec4; else it is a block of 4×4, turned around on its way through registers
 //# endfor
 {% endcall %}
 {% endmacro %}
-{% macro place(op, s, c) %}{{ "[%s_k_%d + %du][%s_i_%d / 4u]" % (op.x, s, c, op.x, s) if op.k_major else "[%s_i_%d + %du][%s_k_%d / 4u]" % (op.x, s, c, op.x, s) }}{% endmacro %}
+{#- The vec4 of a row that holds column `quad`; the row is the k-th of `count` written out. -#}
+{% macro column(op, quad, k, count) %}
+//# if not op.swizzle
+{{ quad }}
+//# elif count % 8 == 0
+{{ "(%s) ^ 4u" % quad if k // 4 % 2 == 1 else quad }}
+//# else
+({{ quad }}) ^ (k & 4u)
+//# endif
+{% endmacro %}
+{% macro place(op, s, c) %}{{ "[%s_k_%d + %du][(%s_i_%d / 4u) ^ (%s_k_%d & 4u)]" % (op.x, s, c, op.x, s, op.x, s) if op.swizzle else "[%s_k_%d + %du][%s_i_%d / 4u]" % (op.x, s, c, op.x, s) if op.k_major else "[%s_i_%d + %du][%s_k_%d / 4u]" % (op.x, s, c, op.x, s) }}{% endmacro %}

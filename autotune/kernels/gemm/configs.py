@@ -33,8 +33,8 @@ class Blocked(Config, frozen=True, kw_only=True, tag="blocked"):
     vector: Literal[1, 4]
     strips: bool
     k_major_a: bool
-    pad_a: Literal[0, 1]
-    buffering: Literal["single", "prefetch", "double"]
+    banks: Literal["plain", "pad", "swizzle"]
+    buffering: Literal["single", "prefetch", "double", "ahead"]
     unroll_k: Annotated[int, Meta(ge=1, le=64)]
     group_m: Annotated[int, Meta(ge=1, le=64)]
     staged: Literal["storage", "accumulator"]
@@ -56,12 +56,13 @@ class Blocked(Config, frozen=True, kw_only=True, tag="blocked"):
 
     def workgroup_vec4s(self) -> int:
         """vec4s of workgroup memory that the tiles take."""
+        pad = 1 if self.banks == "pad" else 0
         if self.k_major_a:
-            tile_a = self.tile_k * (self.tile_m // 4 + self.pad_a)
+            tile_a = self.tile_k * (self.tile_m // 4 + pad)
         else:
-            tile_a = self.tile_m * (self.tile_k // 4 + self.pad_a)
+            tile_a = self.tile_m * (self.tile_k // 4 + pad)
         tile_b = self.tile_k * self.tile_n // 4
-        return (tile_a + tile_b) * (2 if self.buffering == "double" else 1)
+        return (tile_a + tile_b) * (2 if self.buffering in ("double", "ahead") else 1)
 
 
 class SplitK(Blocked, frozen=True, kw_only=True, tag="split_k"):

@@ -65,7 +65,7 @@ def _block(
         "thread_m": thread_m,
         "thread_n": thread_n,
         "strips": True,
-        "pad_a": 0,
+        "banks": "plain",
         "vector": vector,
         "staged": "storage",
     }

@@ -40,6 +40,12 @@ def _pieces(p: GemmProblem, c: Parameters) -> tuple[int, int]:
     return pieces_a, c["tile_n"] * c["tile_k"] // (16 if p.transpose_b else 4)
 
 
+def _swizzled(p: GemmProblem, c: Parameters) -> tuple[int, ...]:
+    """Extents across k of the tiles that are turned around into rows of k, and can be swizzled."""
+    tile_a = (c["tile_m"],) if c["k_major_a"] and not p.transpose_a else ()
+    return (*tile_a, c["tile_n"]) if p.transpose_b else tile_a
+
+
 VECTOR_RULES = vector_access(vec4_possible, "vec4 access needs rows of A and B in multiples of 4")
 
 BLOCKED_RULES = (
@@ -60,6 +66,24 @@ BLOCKED_RULES = (
     unrolled_code(MAX_UNROLLED),
     even_loads(_pieces, "k_major_a"),
     whole_rows(4),
+    Rule(
+        ("tile_m", "tile_n", "tile_k", "unroll_k", "k_major_a", "banks"),
+        "columns are swizzled in eights, every other four rows of k",
+        lambda p, c: (
+            c["banks"] != "swizzle"
+            or (
+                c["tile_k"] % 8 == 0
+                and (c["unroll_k"] % 8 == 0 or c["unroll_k"] == 4)
+                and all(across % 32 == 0 for across in _swizzled(p, c))
+            )
+        ),
+    ),
+    Rule(
+        ("k_major_a", "banks"),
+        "no tile is turned around, so none is swizzled",
+        lambda p, c: c["banks"] != "swizzle" or p.transpose_b or (c["k_major_a"] and not p.transpose_a),
+        needed=False,
+    ),
     *VECTOR_RULES,
     Rule(
         ("staged",),
