@@ -31,6 +31,7 @@ REGISTER_BLOCKS = Blocked(
     strips=False,
     k_major_a=False,
     banks="plain",
+    commit_k=0,
     buffering="single",
     unroll_k=4,
     group_m=1,

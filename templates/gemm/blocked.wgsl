@@ -29,8 +29,9 @@ enable f16;
 //                        A's tile (pad), or every other four rows of k shifted by half a stripe of banks
 //                        where a tile is turned around (swizzle)
 //   buffering            single: load, wait, compute; prefetch: the next tile waits in registers;
-//                        double: and has a second place in workgroup memory (one barrier less); ahead: two
-//                        tiles ahead, so that no invocation waits for memory
+//                        double: and has a second place in workgroup memory (one barrier less);
+//                        ahead: everything is asked for a tile, or a step, before it is needed
+//   commit_k             for ahead: the step of a tile before which the next tile is committed, e.g. 2
 //   unroll_k             steps of k written out, e.g. 16: the loop over them costs nothing
 //   group_m              tile rows that are walked together, so that B's tiles are reused from cache
 //   staged               workgroup memory holds the storage type or the accumulator's
@@ -52,9 +53,9 @@ enable f16;
 
 {% include "lib/gemm_operands.wgsl" %}
 
-{{ load("a", along_a, "sizes.m", lda) }}
+{{ load("a", along_a, "sizes.m") }}
 
-{{ load("b", along_b, "sizes.n", ldb) }}
+{{ load("b", along_b, "sizes.n") }}
 
 {% include "lib/gemm_store.wgsl" %}
 
@@ -87,10 +88,21 @@ var<workgroup> tile_a: array<array<array<vec4<Staged>, PITCH_A>, TILE_M>, BUFFER
 var<workgroup> tile_b: array<array<array<vec4<Staged>, TILE_N / 4u>, TILE_K>, BUFFERS>;  // [k][col / 4]
 
 //# set components = ["x", "y", "z", "w"]
-{% macro fetch_tiles(k0, suffix="") %}
+{% macro fetch_tiles(k0) %}
+//# if whole_k
         // Memory -> registers.
-{{ fetch(op_a, k0, suffix) }}
-{{ fetch(op_b, k0, suffix) }}
+{{ fetch(op_a, k0, false) }}
+{{ fetch(op_b, k0, false) }}
+//# else
+        // Memory -> registers. Only the last tile along K can reach past the end.
+        if ({{ k0 }} + TILE_K <= sizes.k) {
+{{ fetch(op_a, k0, false) }}
+{{ fetch(op_b, k0, false) }}
+        } else {
+{{ fetch(op_a, k0, true) }}
+{{ fetch(op_b, k0, true) }}
+        }
+//# endif
 {% endmacro %}
 {% macro commit_tiles(buffer) %}
         // Registers -> workgroup memory.
@@ -111,30 +123,30 @@ var<workgroup> tile_b: array<array<array<vec4<Staged>, TILE_N / 4u>, TILE_K>, BU
             c_{{ r }}_{{ j }} = fma(vec4<Sum>(Sum({{ a }})), vec4<Sum>({{ b }}_{{ j }}), c_{{ r }}_{{ j }});
 //# endfor
 {% endmacro %}
-{% macro steps(buffer, k, count, between) %}
-//# if k_major_a
-//# for u in range(count)
-//# if u == 2
-{{ between }}
-//# endif
-        {
-            // One step of k: the outer product of a column of A's tile and a row of B's.
+{% macro read_step(set, a, b, buffer, k, u, count) %}
 //# for i in range(thread_m // 4)
-            let a_{{ i }} = tile_a[{{ buffer }}][{{ k }}{{ u }}u][{{ column(op_a, quad_m(i), u, count) | trim }}];
+            {{ set }}{{ a }}_{{ i }} = tile_a[{{ buffer }}][{{ k }}{{ u }}u][{{ column(op_a, quad_m(i), u, count) | trim }}];
 //# endfor
 //# for j in range(quads_n)
-            let b_{{ j }} = tile_b[{{ buffer }}][{{ k }}{{ u }}u][{{ column(op_b, quad_n(j), u, count) | trim }}];
+            {{ set }}{{ b }}_{{ j }} = tile_b[{{ buffer }}][{{ k }}{{ u }}u][{{ column(op_b, quad_n(j), u, count) | trim }}];
 //# endfor
+{% endmacro %}
+{% macro outer_product(a, b) %}
 //# for r in range(thread_m)
-{{ multiply_add(r, "a_%d.%s" % (r // 4, components[r % 4]), "b") }}
+{{ multiply_add(r, "%s_%d.%s" % (a, r // 4, components[r % 4]), b) }}
 //# endfor
+{% endmacro %}
+{% macro steps(buffer, k, count) %}
+//# if k_major_a
+//# for u in range(count)
+        {
+            // One step of k: the outer product of a column of A's tile and a row of B's.
+{{ read_step("let ", "a", "b", buffer, k, u, count) }}
+{{ outer_product("a", "b") }}
         }
 //# endfor
 //# else
 //# for u in range(0, count, 4)
-//# if u == (4 if count > 4 else 0)
-{{ between }}
-//# endif
         {
             // Four steps of k: each vec4 of A's tile holds four of them.
 //# for c in range(4)
@@ -152,13 +164,12 @@ var<workgroup> tile_b: array<array<array<vec4<Staged>, TILE_N / 4u>, TILE_K>, BU
 //# endfor
 //# endif
 {% endmacro %}
-{% macro compute(buffer, between="") %}
+{% macro compute(buffer) %}
 //# if unroll_k == tile_k
-{{ steps(buffer, "", tile_k, between) }}
+{{ steps(buffer, "", tile_k) }}
 //# else
-{{ between }}
         for (var k = 0u; k < TILE_K; k += {{ unroll_k }}u) {
-{{ steps(buffer, "k + ", unroll_k, "") }}
+{{ steps(buffer, "k + ", unroll_k) }}
         }
 //# endif
 {% endmacro %}
@@ -221,17 +232,11 @@ fn main(
 //# endfor
 //# endfor
 
-    // Whole tiles of K first, without a question; then what is left of it.
-    let k_whole = k_begin + (k_end - k_begin) / TILE_K * TILE_K;
-{{ tile_walk(buffering, fetch_tiles, commit_tiles, compute, "k_begin", "k_whole", "TILE_K") }}
-    if (k_whole < k_end) {
-{{ fetch_tiles("k_whole", "_tail") }}
-{{ commit_tiles("0") }}
-        workgroupBarrier();
-        for (var k = 0u; k < k_end - k_whole; k += 4u) {
-{{ steps("0", "k + ", 4, "") }}
-        }
-    }
+//# if buffering != "ahead"
+{{ tile_walk(buffering, fetch_tiles, commit_tiles, compute, "k_begin", "k_end", "TILE_K") }}
+//# else
+{% include "gemm/ahead.wgsl" %}
+//# endif
 
 //# for r in range(thread_m)
 //# for j in range(quads_n)

@@ -59,7 +59,7 @@ enable subgroups;
 
 {% include "lib/gemm_operands.wgsl" %}
 
-{{ load(wide, wide_along, wide_size, wide_ld) }}
+{{ load(wide, wide_along, wide_size) }}
 
 // {{ few | upper }}: four neighbours along k of the {{ few_line }} that starts at `start`.
 //# if few_vector == 4
@@ -121,11 +121,11 @@ fn store_one(start: u32, few: u32, wide: u32, sum: Sum) {
 //# for u in range(count)
 //# if along_k
 //# for j in range(columns)
-            w_{{ u }}_{{ j }} = vec4<Sum>(load_{{ wide }}{{ suffix }}(wide_{{ j }}, {{ k }} + {{ 4 * u * threads_k }}u));
+            w_{{ u }}_{{ j }} = vec4<Sum>(load_{{ wide }}{{ suffix }}(wide_{{ j }} + {{ k }} + {{ 4 * u * threads_k }}u{{ ", %s + %du" % (k, 4 * u * threads_k) if suffix }}));
 //# endfor
 //# else
 //# for s in range(4)
-            w_{{ u }}_{{ s }} = vec4<Sum>(load_{{ wide }}{{ suffix }}(wide_start, {{ k }} + {{ 4 * u * threads_k + s }}u, first_wide));
+            w_{{ u }}_{{ s }} = vec4<Sum>(load_{{ wide }}{{ suffix }}(wide_start + ({{ k }} + {{ 4 * u * threads_k + s }}u) * {{ wide_ld }}, first_wide{{ ", %s + %du" % (k, 4 * u * threads_k + s) if suffix }}));
 //# endfor
 //# endif
 //# endfor

@@ -34,11 +34,14 @@ different banks. (The remedy is that of CUTLASS's crosswise layouts.)
 //# endif
 //# if op.along == "k"
 //# for r in range(l)
-    let {{ op.x }}_line_{{ s }}_{{ r }} = {{ op.start }} + min({{ op.tile }} + {{ op.x }}_i_{{ s }} + {{ r }}u, {{ op.size }} - 1u) * {{ op.ld }};
+    let {{ op.x }}_line_{{ s }}_{{ r }} = {{ op.start }} + min({{ op.tile }} + {{ op.x }}_i_{{ s }} + {{ r }}u, {{ op.size }} - 1u) * {{ op.ld }} + {{ op.x }}_k_{{ s }};
 //# endfor
 //# else
     let {{ op.x }}_k_{{ s }} = (invocation + {{ s * invocations }}u) / {{ op.across // 4 }}u{{ " * 4u" if l == 4 else "" }};
     let {{ op.x }}_i_{{ s }} = (invocation + {{ s * invocations }}u) % {{ op.across // 4 }}u * 4u;
+//# for r in range(l)
+    let {{ op.x }}_row_{{ s }}_{{ r }} = {{ op.start }} + ({{ op.x }}_k_{{ s }} + {{ r }}u) * {{ op.ld }};
+//# endfor
 //# endif
 //# endfor
 //# for s in range(steps(op) | int)
@@ -58,14 +61,14 @@ different banks. (The remedy is that of CUTLASS's crosswise layouts.)
 //# endif
 {% endmacro %}
 
-{% macro fetch(op, k0, suffix) %}
+{% macro fetch(op, k0, tail) %}
 {% call some(op) %}
 //# for s in range(steps(op) | int)
 //# for r in range(lines(op) | int)
 //# if op.along == "k"
-            next_{{ op.x }}_{{ s }}_{{ r }} = load_{{ op.x }}{{ suffix }}({{ op.x }}_line_{{ s }}_{{ r }}, {{ k0 }} + {{ op.x }}_k_{{ s }});
+            next_{{ op.x }}_{{ s }}_{{ r }} = load_{{ op.x }}{{ "_tail" if tail }}({{ op.x }}_line_{{ s }}_{{ r }} + {{ k0 }}{{ ", %s + %s_k_%d" % (k0, op.x, s) if tail }});
 //# else
-            next_{{ op.x }}_{{ s }}_{{ r }} = load_{{ op.x }}{{ suffix }}({{ op.start }}, {{ k0 }} + {{ op.x }}_k_{{ s }} + {{ r }}u, {{ op.tile }} + {{ op.x }}_i_{{ s }});
+            next_{{ op.x }}_{{ s }}_{{ r }} = load_{{ op.x }}{{ "_tail" if tail }}({{ op.x }}_row_{{ s }}_{{ r }} + {{ k0 }} * {{ op.ld }}, {{ op.tile }} + {{ op.x }}_i_{{ s }}{{ ", %s + %s_k_%d + %du" % (k0, op.x, s, r) if tail }});
 //# endif
 //# endfor
 //# endfor

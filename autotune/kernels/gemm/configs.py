@@ -35,6 +35,7 @@ class Blocked(Config, frozen=True, kw_only=True, tag="blocked"):
     k_major_a: bool
     banks: Literal["plain", "pad", "swizzle"]
     buffering: Literal["single", "prefetch", "double", "ahead"]
+    commit_k: Annotated[int, Meta(ge=0, le=63)]
     unroll_k: Annotated[int, Meta(ge=1, le=64)]
     group_m: Annotated[int, Meta(ge=1, le=64)]
     staged: Literal["storage", "accumulator"]

@@ -51,9 +51,9 @@ def default(problem: GemmProblem, profile: DeviceProfile | None) -> GemmConfig:
     return Blocked(**common, group_m=8)  # type: ignore[arg-type]
 
 
-_K_MAJOR = {"tile_k": 16, "unroll_k": 16, "lanes_n": 8, "k_major_a": True, "buffering": "double"}
-_IN_ROWS = {"tile_k": 8, "unroll_k": 8, "lanes_n": 8, "k_major_a": False, "buffering": "double"}
-_STRIP = {"tile_k": 16, "unroll_k": 16, "k_major_a": False, "buffering": "prefetch"}
+_K_MAJOR = {"tile_k": 16, "unroll_k": 16, "lanes_n": 8, "k_major_a": True, "buffering": "double", "commit_k": 0}
+_IN_ROWS = {"tile_k": 8, "unroll_k": 8, "lanes_n": 8, "k_major_a": False, "buffering": "double", "commit_k": 0}
+_STRIP = {"tile_k": 16, "unroll_k": 16, "k_major_a": False, "buffering": "prefetch", "commit_k": 0}
 
 
 def _block(

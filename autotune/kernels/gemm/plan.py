@@ -60,6 +60,7 @@ def plan(problem: GemmProblem, config: GemmConfig, *, specialize: bool) -> Plan:
     buffers = _buffers(problem, splits, fields=0 if specialize else len(sizes) + len(scalars))
     context = _context(problem, specialize=specialize) | {
         "f16": _f16(problem),
+        "whole_k": _whole_k(problem, config),
         "vector": vector_of(config),
         **{f"vector_{x}": vector for x, vector in vectors.items() if x != "c"},
         "splits": splits,
@@ -83,7 +84,7 @@ def plan(problem: GemmProblem, config: GemmConfig, *, specialize: bool) -> Plan:
         buffers=tuple(buffers.values()),
         passes=tuple(passes),
         features=_features(problem, config),
-        multiples=_multiples(problem, vectors),
+        multiples=_multiples(problem, config, vectors),
     )
 
 
@@ -210,12 +211,20 @@ def _quads(problem: GemmProblem, config: GemmConfig) -> bool:
     return isinstance(config, Blocked)
 
 
-def _multiples(problem: GemmProblem, vectors: dict[str, int]) -> dict[str, int]:
-    """Sizes that must stay multiples of 4 for the accesses of this text."""
+def _whole_k(problem: GemmProblem, config: GemmConfig) -> bool:
+    """Whether K is cut into whole tiles, so that no load can reach past it."""
+    return isinstance(config, Blocked) and problem.k % config.tile_k == 0
+
+
+def _multiples(problem: GemmProblem, config: GemmConfig, vectors: dict[str, int]) -> dict[str, int]:
+    """Sizes that must stay multiples, of 4 for vec4 accesses, of the tile's depth where tiles are whole."""
     names = {
         name for x, column in _columns(problem).items() if vectors[x] == 4 for name in (column, f"ld{x}")
     }
-    return {name: 4 for name in _sizes(problem) if name in names}
+    found = {name: 4 for name in _sizes(problem) if name in names}
+    if isinstance(config, Blocked) and _whole_k(problem, config):
+        found["k"] = config.tile_k
+    return found
 
 
 def _main_pass(

@@ -63,6 +63,20 @@ BLOCKED_RULES = (
         "unrolled steps do not divide the tile's depth",
         lambda _, c: c["tile_k"] % c["unroll_k"] == 0 and (c["k_major_a"] or c["unroll_k"] % 4 == 0),
     ),
+    Rule(
+        ("tile_k", "unroll_k", "k_major_a", "buffering", "commit_k"),
+        "reading ahead takes a k-major tile, all of its steps written out",
+        lambda _, c: (
+            c["buffering"] != "ahead"
+            or (c["k_major_a"] and c["unroll_k"] == c["tile_k"] and c["commit_k"] < c["tile_k"])
+        ),
+    ),
+    Rule(
+        ("buffering", "commit_k"),
+        "there is a step to commit before only where it is read ahead",
+        lambda _, c: c["buffering"] == "ahead" or c["commit_k"] == 0,
+        needed=False,
+    ),
     unrolled_code(MAX_UNROLLED),
     even_loads(_pieces, "k_major_a"),
     whole_rows(4),
