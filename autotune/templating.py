@@ -39,7 +39,7 @@ def _starts_a_block(code: str, before: str, depth: int) -> bool:
     if not before or before.endswith("{"):
         return False
     if code.startswith("//"):
-        return depth > 0 or not before.startswith("//")
+        return not before.lstrip().startswith("//")
     return depth == 0 and before == "}"
 
 

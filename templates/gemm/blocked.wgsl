@@ -34,6 +34,8 @@ enable f16;
 //   commit_k             for ahead: the step of a tile before which the next tile is committed, e.g. 2
 //   unroll_k             steps of k written out, e.g. 16: the loop over them costs nothing
 //   group_m              tile rows that are walked together, so that B's tiles are reused from cache
+//   zigzag               true: every other row of the block is summed from its end, and kept so, so that
+//                        neighbours in time share a value of B
 //   staged               workgroup memory holds the storage type or the accumulator's
 //   splits               workgroups that share K, each with partial sums of its own, e.g. 8
 //# set threads_n = tile_n // thread_n
@@ -119,10 +121,11 @@ var<workgroup> tile_b: array<array<array<vec4<Staged>, TILE_N / 4u>, TILE_K>, BU
 //# endif
 {% endmacro %}
 {% macro multiply_add(r, a, b) %}
-//# for j in range(quads_n)
-            c_{{ r }}_{{ j }} = fma(vec4<Sum>(Sum({{ a }})), vec4<Sum>({{ b }}_{{ j }}), c_{{ r }}_{{ j }});
+//# for j in (range(quads_n) | reverse if back(r) else range(quads_n))
+            c_{{ r }}_{{ j }} = fma(vec4<Sum>(Sum({{ a }})), vec4<Sum>({{ b }}_{{ j }}{{ back(r) }}), c_{{ r }}_{{ j }});
 //# endfor
 {% endmacro %}
+{% macro back(r) %}{{ ".wzyx" if zigzag and r % 2 == 1 }}{% endmacro %}
 {% macro read_step(set, a, b, buffer, k, u, count) %}
 //# for i in range(thread_m // 4)
             {{ set }}{{ a }}_{{ i }} = tile_a[{{ buffer }}][{{ k }}{{ u }}u][{{ column(op_a, quad_m(i), u, count) | trim }}];
@@ -240,7 +243,7 @@ fn main(
 
 //# for r in range(thread_m)
 //# for j in range(quads_n)
-    store_c(c_begin, tile_row + {{ row(r) | trim }}, tile_col + ({{ quad_n(j) }}) * 4u, c_{{ r }}_{{ j }});
+    store_c(c_begin, tile_row + {{ row(r) | trim }}, tile_col + ({{ quad_n(j) }}) * 4u, c_{{ r }}_{{ j }}{{ back(r) }});
 //# endfor
 //# endfor
 }

@@ -66,6 +66,7 @@ def _block(
         "thread_n": thread_n,
         "strips": True,
         "banks": "plain",
+        "zigzag": False,
         "vector": vector,
         "staged": "storage",
     }
