@@ -53,7 +53,9 @@ def gemv(**changes):
         lanes_k=8,
         words=1,
         unroll_k=1,
+        prefetch=False,
         staging="memory",
+        rounds=1,
         dequant="subtract",
         reduce="tree",
     )
@@ -84,6 +86,18 @@ CONFIGS = {
         rows=2, columns=4, lanes_n=4, lanes_k=16, words=2, staging="workgroup", dequant="convert"
     ),
     "gemv-subgroups": gemv(columns=2, lanes_n=1, lanes_k=64, words=1, staging="workgroup", reduce="subgroup"),
+    "gemv-ahead": gemv(columns=2, words=2, unroll_k=2, prefetch=True),
+    "gemv-staged-ahead": gemv(
+        rows=2, columns=4, lanes_n=2, lanes_k=16, words=2, staging="workgroup", rounds=2, prefetch=True
+    ),
+    "gemv-staged-rounds": gemv(columns=2, words=4, unroll_k=2, staging="workgroup", rounds=4),
+    "gemv-dot": gemv(columns=4, lanes_n=4, words=4, staging="workgroup", dequant="dot", prefetch=True, rounds=2),
+    "gemv-dot-rows": gemv(
+        rows=3, columns=2, lanes_n=2, lanes_k=16, words=2, staging="workgroup", dequant="dot", unroll_k=2
+    ),
+    "gemv-dot-wide": gemv(
+        columns=2, lanes_n=2, lanes_k=16, words=4, staging="workgroup", dequant="dot", rounds=4, reduce="subgroup"
+    ),
     "gemv-few-lanes": gemv(columns=1, lanes_n=16, lanes_k=2, words=1, reduce="subgroup"),
     "blocked-single": blocked(),
     "blocked-prefetch": blocked(buffering="prefetch", tile_k=8, unroll_k=4),

@@ -65,7 +65,9 @@ def _gemv(problem: GemmQ4Problem) -> Gemv:
         lanes_k=LANES,
         words=2,
         unroll_k=2 if rows <= 2 and problem.k >= MANY_K else 1,
+        prefetch=False,
         staging="memory",
+        rounds=1,
         dequant="subtract",
         reduce="tree",
     )

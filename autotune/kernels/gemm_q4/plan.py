@@ -166,7 +166,7 @@ def _workgroup(problem: GemmQ4Problem, config: GemmQ4Config) -> tuple[tuple[int,
             return (config.workgroup_x, config.workgroup_y, 1), 0
         case Gemv():
             invocations = config.lanes_n * config.lanes_k
-            staged = config.staged_elements * DTYPE_BYTES[problem.dtype]
+            staged = config.staged_words(problem.group) * DTYPE_BYTES["u32"]
             return (invocations, 1, 1), invocations * config.sums * _SUM_BYTES + staged
         case Blocked():
             tiles = (

@@ -33,6 +33,21 @@ def _pieces(_: GemmQ4Problem, c: Parameters) -> tuple[int, int]:
 GEMV_RULES = (
     FEW_ROWS,
     Rule(
+        ("staging", "rounds"),
+        "rounds are laid out together, but nothing is laid out",
+        lambda _, c: c["staging"] == "workgroup" or c["rounds"] == 1,
+    ),
+    Rule(
+        ("staging", "dequant"),
+        "whole numbers are made of A only on its way to workgroup memory",
+        lambda _, c: c["staging"] == "workgroup" or c["dequant"] != "dot",
+    ),
+    Rule(
+        ("words", "dequant"),
+        "whole numbers are made of A 16 at a time",
+        lambda _, c: c["words"] > 1 or c["dequant"] != "dot",
+    ),
+    Rule(
         ("words",),
         "a load is longer than what K is a multiple of",
         lambda p, c: p.k % (CODES * c["words"]) == 0,
