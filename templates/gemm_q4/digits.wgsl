@@ -8,7 +8,7 @@
 
 // A float with this integer's bits counts in ones: integers become floats, and back, by adding it.
 const MAGIC = 0x4b400000;
-const MAGIC_NUMBER = 12582912f;  // 3·2²²
+const MAGIC_NUMBER = 12582912.0;  // 3·2²²
 
 // The codes of two words less 8, in the upper halves of signed bytes.
 fn signed_codes(two: vec2<u32>) -> vec4<u32> {

@@ -247,7 +247,9 @@ fn store_one(row: u32, col: u32, sum: Sum) {
             let digits = digits_of(a_{{ x }}_0, a_{{ x }}_1, a_{{ x }}_2, a_{{ x }}_3, exponent);
             let at = i_{{ x }} / {{ words // 2 }}u;
             let pair = i_{{ x }} % {{ words // 2 }}u;
-            for (var digit = 0u; digit < 3u; digit += 1u) { tile_a[{{ r }}][3u * pair + digit][at] = digits[digit]; }
+//# for digit in range(3)
+            tile_a[{{ r }}][3u * pair + {{ digit }}u][at] = digits[{{ digit }}];
+//# endfor
             units[{{ r }}][pair / {{ pairs }}u][at] = unit_of(exponent);
         }
 //# endfor
