@@ -56,7 +56,7 @@ def gemv(**changes):
         prefetch=False,
         staging="memory",
         rounds=1,
-        dequant="subtract",
+        products="float",
         reduce="tree",
     )
     return structs.replace(config, **changes)
@@ -78,25 +78,30 @@ CONFIGS = {
     "gemv-quads": gemv(columns=4, lanes_n=2, lanes_k=16, words=4, unroll_k=2),
     "gemv-rows": gemv(rows=4, lanes_k=16, lanes_n=2, words=4),
     "gemv-eight-columns": gemv(columns=8, lanes_n=1, lanes_k=32, unroll_k=2),
-    "gemv-converted-words": gemv(columns=2, dequant="convert"),
-    "gemv-converted": gemv(columns=2, words=4, dequant="convert"),
-    "gemv-pairs-converted": gemv(rows=2, columns=2, words=2, dequant="convert", reduce="subgroup"),
+    "gemv-pairs-subgroups": gemv(rows=2, columns=2, words=2, reduce="subgroup"),
     "gemv-staged": gemv(columns=4, lanes_n=2, lanes_k=16, words=4, unroll_k=2, staging="workgroup"),
-    "gemv-staged-rows": gemv(
-        rows=2, columns=4, lanes_n=4, lanes_k=16, words=2, staging="workgroup", dequant="convert"
-    ),
+    "gemv-staged-rows": gemv(rows=2, columns=4, lanes_n=4, lanes_k=16, words=2, staging="workgroup"),
     "gemv-subgroups": gemv(columns=2, lanes_n=1, lanes_k=64, words=1, staging="workgroup", reduce="subgroup"),
     "gemv-ahead": gemv(columns=2, words=2, unroll_k=2, prefetch=True),
     "gemv-staged-ahead": gemv(
         rows=2, columns=4, lanes_n=2, lanes_k=16, words=2, staging="workgroup", rounds=2, prefetch=True
     ),
     "gemv-staged-rounds": gemv(columns=2, words=4, unroll_k=2, staging="workgroup", rounds=4),
-    "gemv-dot": gemv(columns=4, lanes_n=4, words=4, staging="workgroup", dequant="dot", prefetch=True, rounds=2),
-    "gemv-dot-rows": gemv(
-        rows=3, columns=2, lanes_n=2, lanes_k=16, words=2, staging="workgroup", dequant="dot", unroll_k=2
+    "gemv-integers": gemv(
+        columns=4, lanes_n=4, words=4, staging="workgroup", products="integer", prefetch=True, rounds=2
     ),
-    "gemv-dot-wide": gemv(
-        columns=2, lanes_n=2, lanes_k=16, words=4, staging="workgroup", dequant="dot", rounds=4, reduce="subgroup"
+    "gemv-integers-rows": gemv(
+        rows=3, columns=2, lanes_n=2, lanes_k=16, words=2, staging="workgroup", products="integer", unroll_k=2
+    ),
+    "gemv-integers-wide": gemv(
+        columns=2,
+        lanes_n=2,
+        lanes_k=16,
+        words=4,
+        staging="workgroup",
+        products="integer",
+        rounds=4,
+        reduce="subgroup",
     ),
     "gemv-few-lanes": gemv(columns=1, lanes_n=16, lanes_k=2, words=1, reduce="subgroup"),
     "blocked-single": blocked(),
@@ -173,7 +178,7 @@ def test_workgroups_without_a_tile_leave_everything_alone(runtime):
         assert complaint(runtime, problem, plan, with_first_pass(plan, workgroups=90)) is None
 
 
-@pytest.mark.parametrize("name", ["naive", "gemv", "gemv-converted-words", "blocked-single"])
+@pytest.mark.parametrize("name", ["naive", "gemv", "gemv-integers", "blocked-single"])
 def test_every_code_at_every_place_of_a_word_has_its_value(runtime, name):
     # Row n of W has code n everywhere but at place n // 16, and the row of A picks that place out.
     codes = np.full((128, 16), 3)

@@ -79,8 +79,8 @@ def test_every_direction_is_right_at_ragged_shapes(runtime, stream, transpose_a,
         config = structs.replace(BASE, stream=stream, **changes)
         if along(layout, stream) == "outer":
             config = structs.replace(config, columns=4)
-        tried = shapes(layout, config)
-        for index, (m, n, k) in enumerate(tried[turn // 2 % 4 :: 4] if slow(runtime) else tried[turn % 2 :: 2]):
+        first, step = (turn // 2 % 4, 4) if slow(runtime) else (turn % 2, 2)
+        for index, (m, n, k) in enumerate(shapes(layout, config)[first::step]):
             problem = structs.replace(layout, m=m, n=n, k=k)
             assert GEMM.unfit(problem, config) is None
             complaint = run(runtime, problem, config, integers=index % 2 == 1)

@@ -1,7 +1,7 @@
 // Dot products of whole numbers, four at a time. k that share a unit, a power of two, hold A in fixed point:
-// 22 bits and a sign below the largest of them, about what an f32 sum that contains it keeps. Such a number is
-// written in three signed digits to the base 256, so that an instruction multiplies four digits by four codes;
-// the sums of each digit are exact.
+// 22 bits and a sign, so that each is off by up to 2^-22 of the largest, near what an f32 sum with that in it
+// keeps. Such a number is written in three signed digits to the base 256, and an instruction multiplies four
+// digits by four codes; the sums of each digit are exact.
 //
 //    A:  a₀ a₁ … a₁₅ → a = unit · (d₂·2¹⁶ + d₁·2⁸ + d₀)        digits of k = 0 2 4 6 │ 1 3 5 7 │ 8 … │ 9 …
 //    W:  a word, lowest nibble first → 16 · (code − 8) of k =            0 2 4 6 │ 1 3 5 7

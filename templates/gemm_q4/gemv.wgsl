@@ -6,7 +6,7 @@ enable f16;
 enable subgroups;
 
 //# endif
-//# if dequant != "subtract"
+//# if products == "integer"
 requires packed_4x8_integer_dot_product;
 
 //# endif
@@ -30,9 +30,8 @@ requires packed_4x8_integer_dot_product;
 //   staging   memory: A is read where it lies, 32 · WORDS bytes from lane to lane;
 //             workgroup: it is laid out in workgroup memory so that lanes read neighbours
 //   rounds    rounds whose part of A is laid out at a time, e.g. 4; there is no barrier between them
-//   dequant   subtract: codes become numbers by way of a mantissa, and a subtraction each; convert: by an
-//             instruction that converts integers, and the zero point is taken out for all that share a scale;
-//             dot: codes stay integers, and A becomes such on its way to workgroup memory: digits.wgsl
+//   products  float: codes become floats, as operands.wgsl says; integer: they stay what they are, and A becomes
+//             whole numbers on its way to workgroup memory, as digits.wgsl says
 //   reduce    tree: lanes add up through workgroup memory; subgroup: by exchange within subgroups first
 {% from "lib/lane_sum.wgsl" import lane_sum %}
 //# set step = 8 * words
@@ -46,7 +45,7 @@ requires packed_4x8_integer_dot_product;
 //# set invocations = lanes_n * lanes_k
 //# set a_round = unroll_k * lanes_k
 //# set a_part = a_round * rounds
-//# set integers = dequant == "dot"
+//# set integers = products == "integer"
 //# set pairs = [words // 2 // parts, 1] | max
 
 {% include "lib/sizes.wgsl" %}
@@ -55,8 +54,10 @@ requires packed_4x8_integer_dot_product;
 
 {% include "lib/gemm_store.wgsl" %}
 
-{% include "gemm_q4/%s.wgsl" % ("digits" if integers else "codes") %}
+//# if integers
+{% include "gemm_q4/digits.wgsl" %}
 
+//# endif
 {% include "lib/grid.wgsl" %}
 
 const ROWS = {{ rows }}u;
@@ -129,9 +130,6 @@ fn store_one(row: u32, col: u32, sum: Sum) {
         {
             // {{ 4 * quads }} k that share a scale.
 //# for r in range(rows)
-//# if dequant != "subtract"
-            var sum_a_{{ r }} = Sum();
-//# endif
 //# for j in range(columns)
             var q_{{ r }}_{{ j }} = Sum();
 //# endfor
@@ -139,13 +137,10 @@ fn store_one(row: u32, col: u32, sum: Sum) {
 //# for quad in range(p * quads, (p + 1) * quads)
             {
 //# for j in range(columns)
-                let w_{{ j }} = {{ "upper" if quad % 2 else "lower" }}_codes(words_{{ u }}_{{ j }}{{ component(quad // 2) }});
+                let w_{{ j }} = four_weights(words_{{ u }}_{{ j }}{{ component(quad // 2) }}{{ " >> 16u" if quad % 2 }});
 //# endfor
 //# for r in range(rows)
                 let a_{{ r }} = {{ "tile_a[%d][%d][place + %du]" % (r, quad, u * lanes_k) if staged else "vec4<Sum>(a[a_start_%d + at_%d * %du + %du])" % (r, u, quads_a, quad) }};
-//# if dequant != "subtract"
-                sum_a_{{ r }} += a_{{ r }}.x + a_{{ r }}.y + a_{{ r }}.z + a_{{ r }}.w;
-//# endif
 //# for j in range(columns)
                 q_{{ r }}_{{ j }} = add_dot(q_{{ r }}_{{ j }}, a_{{ r }}, w_{{ j }});
 //# endfor
@@ -154,7 +149,7 @@ fn store_one(row: u32, col: u32, sum: Sum) {
 //# endfor
 //# for r in range(rows)
 //# for j in range(columns)
-            sum_{{ r }}_{{ j }} = fma(scale_{{ u }}_{{ j }}_{{ p }}, q_{{ r }}_{{ j }}{{ "" if dequant == "subtract" else " - ZERO * sum_a_%d" % r }}, sum_{{ r }}_{{ j }});
+            sum_{{ r }}_{{ j }} = fma(scale_{{ u }}_{{ j }}_{{ p }}, q_{{ r }}_{{ j }}, sum_{{ r }}_{{ j }});
 //# endfor
 //# endfor
         }

@@ -30,7 +30,7 @@ class Gemv(Config, frozen=True, kw_only=True, tag="gemv"):
     prefetch: bool
     staging: Literal["memory", "workgroup"]
     rounds: Annotated[int, Meta(ge=1, le=16)]
-    dequant: Literal["subtract", "convert", "dot"]
+    products: Literal["float", "integer"]
     reduce: Literal["tree", "subgroup"]
 
     @property
@@ -48,7 +48,7 @@ class Gemv(Config, frozen=True, kw_only=True, tag="gemv"):
         if self.staging == "memory":
             return 0
         loads = self.rounds * self.unroll_k * self.lanes_k
-        if self.dequant != "dot":
+        if self.products == "float":
             return self.rows * self.step * (loads + 1)  # a vec4 more for each of a load
         parts = max(self.step // group, 1)
         peaks = self.words // 2 if self.words // 2 > parts else 0

@@ -68,6 +68,6 @@ def _gemv(problem: GemmQ4Problem) -> Gemv:
         prefetch=False,
         staging="memory",
         rounds=1,
-        dequant="subtract",
+        products="float",
         reduce="tree",
     )

@@ -38,14 +38,14 @@ GEMV_RULES = (
         lambda _, c: c["staging"] == "workgroup" or c["rounds"] == 1,
     ),
     Rule(
-        ("staging", "dequant"),
+        ("staging", "products"),
         "whole numbers are made of A only on its way to workgroup memory",
-        lambda _, c: c["staging"] == "workgroup" or c["dequant"] != "dot",
+        lambda _, c: c["staging"] == "workgroup" or c["products"] == "float",
     ),
     Rule(
-        ("words", "dequant"),
+        ("words", "products"),
         "whole numbers are made of A 16 at a time",
-        lambda _, c: c["words"] > 1 or c["dequant"] != "dot",
+        lambda _, c: c["words"] > 1 or c["products"] == "float",
     ),
     Rule(
         ("words",),
@@ -79,6 +79,14 @@ GEMV_RULES = (
         ("lanes_k", "words", "unroll_k"),
         "more loads under way than K has",
         lambda p, c: c["unroll_k"] == 1 or c["unroll_k"] * c["lanes_k"] * c["words"] * CODES <= p.k,
+        needed=False,
+    ),
+    Rule(
+        ("lanes_k", "words", "unroll_k", "rounds"),
+        "more of A laid out than there is",
+        lambda p, c: (
+            c["rounds"] == 1 or c["rounds"] * c["unroll_k"] * c["lanes_k"] * c["words"] * CODES <= p.k
+        ),
         needed=False,
     ),
     Rule(
