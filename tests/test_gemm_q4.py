@@ -178,7 +178,7 @@ def test_workgroups_without_a_tile_leave_everything_alone(runtime):
         assert complaint(runtime, problem, plan, with_first_pass(plan, workgroups=90)) is None
 
 
-@pytest.mark.parametrize("name", ["naive", "gemv", "gemv-integers", "blocked-single"])
+@pytest.mark.parametrize("name", ["naive", "gemv", "gemv-integers-rows", "blocked-single"])
 def test_every_code_at_every_place_of_a_word_has_its_value(runtime, name):
     # Row n of W has code n everywhere but at place n // 16, and the row of A picks that place out.
     codes = np.full((128, 16), 3)
