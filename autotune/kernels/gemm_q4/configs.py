@@ -43,16 +43,17 @@ class Gemv(Config, frozen=True, kw_only=True, tag="gemv"):
         """Columns whose sums invocations add up together at once, as a scalar or vector: 1, 2 or 4."""
         return min(self.columns, 4)
 
-    def staged_words(self, group: int) -> int:
-        """32-bit words of workgroup memory that A's part takes."""
-        if self.staging == "memory":
-            return 0
+    def workgroup_bytes(self, group: int) -> int:
+        """Bytes of workgroup memory: a sum for each invocation and column, and A's part."""
+        words = self.lanes_n * self.lanes_k * self.sums
         loads = self.rounds * self.unroll_k * self.lanes_k
-        if self.products == "float":
-            return self.rows * self.step * (loads + 1)  # a vec4 more for each of a load
-        parts = max(self.step // group, 1)
-        peaks = self.words // 2 if self.words // 2 > parts else 0
-        return self.rows * loads * (3 * self.step // 4 + parts + peaks)
+        if self.staging == "workgroup" and self.products == "float":
+            words += self.rows * self.step * (loads + 1)  # a vec4 more for each of a load
+        elif self.staging == "workgroup":
+            parts = max(self.step // group, 1)
+            peaks = self.words // 2 if self.words // 2 > parts else 0
+            words += self.rows * loads * (3 * self.step // 4 + parts + peaks)
+        return 4 * words
 
 
 class Blocked(Config, frozen=True, kw_only=True, tag="blocked"):
