@@ -161,7 +161,29 @@ def test_the_default_is_right(runtime, sizes):
     assert run(runtime, problem, config, integers=True) is None
 
 
-@pytest.mark.parametrize("name", ["naive", "gemv-pairs", "gemv-rows", "blocked-prefetch", "blocked-wide"])
+@pytest.mark.parametrize("k", [96, 1056])
+def test_the_default_of_many_columns_on_a_gpu_is_right(runtime, k):
+    problem = GemmQ4Problem(m=1, n=8200, k=k)
+    gpu = structs.replace(runtime.profile, adapter_type="discrete")
+    config = GEMM_Q4.default(problem, gpu)
+    assert config.products == "integer"
+    assert config.rounds == (2 if k > 1024 else 1)
+    assert run(runtime, problem, config) is None
+
+
+@pytest.mark.parametrize("group", [16, 32, 128])
+def test_a_gpu_of_base_limits_has_a_legal_default_in_whole_numbers(group):
+    base = structs.replace(limits.base_profile(), adapter_type="discrete", backend="vulkan")
+    for groups in (1, 2, 3, 30, 128, 1000):
+        problem = GemmQ4Problem(m=1, n=14336, k=groups * group, group=group)
+        config = GEMM_Q4.default(problem, base)
+        assert list(space.refusals(GEMM_Q4, problem, config, roomy_profile())) == []
+        assert config.products == ("integer" if problem.k % 32 == 0 else "float")
+
+
+@pytest.mark.parametrize(
+    "name", ["naive", "gemv-pairs", "gemv-rows", "gemv-integers-rows", "blocked-prefetch", "blocked-wide"]
+)
 def test_f16_is_right_or_refused_by_name(runtime, name):
     config = CONFIGS[name]
     for m, n, k in [(1, 35, 64), (33, 70, 192)]:
