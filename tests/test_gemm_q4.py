@@ -53,8 +53,10 @@ def gemv(**changes):
         lanes_k=8,
         words=1,
         unroll_k=1,
+        prefetch=False,
         staging="memory",
-        dequant="subtract",
+        rounds=1,
+        products="float",
         reduce="tree",
     )
     return structs.replace(config, **changes)
@@ -76,14 +78,31 @@ CONFIGS = {
     "gemv-quads": gemv(columns=4, lanes_n=2, lanes_k=16, words=4, unroll_k=2),
     "gemv-rows": gemv(rows=4, lanes_k=16, lanes_n=2, words=4),
     "gemv-eight-columns": gemv(columns=8, lanes_n=1, lanes_k=32, unroll_k=2),
-    "gemv-converted-words": gemv(columns=2, dequant="convert"),
-    "gemv-converted": gemv(columns=2, words=4, dequant="convert"),
-    "gemv-pairs-converted": gemv(rows=2, columns=2, words=2, dequant="convert", reduce="subgroup"),
+    "gemv-pairs-subgroups": gemv(rows=2, columns=2, words=2, reduce="subgroup"),
     "gemv-staged": gemv(columns=4, lanes_n=2, lanes_k=16, words=4, unroll_k=2, staging="workgroup"),
-    "gemv-staged-rows": gemv(
-        rows=2, columns=4, lanes_n=4, lanes_k=16, words=2, staging="workgroup", dequant="convert"
-    ),
+    "gemv-staged-rows": gemv(rows=2, columns=4, lanes_n=4, lanes_k=16, words=2, staging="workgroup"),
     "gemv-subgroups": gemv(columns=2, lanes_n=1, lanes_k=64, words=1, staging="workgroup", reduce="subgroup"),
+    "gemv-ahead": gemv(columns=2, words=2, unroll_k=2, prefetch=True),
+    "gemv-staged-ahead": gemv(
+        rows=2, columns=4, lanes_n=2, lanes_k=16, words=2, staging="workgroup", rounds=2, prefetch=True
+    ),
+    "gemv-staged-rounds": gemv(columns=2, words=4, unroll_k=2, staging="workgroup", rounds=4),
+    "gemv-integers": gemv(
+        columns=4, lanes_n=4, words=4, staging="workgroup", products="integer", prefetch=True, rounds=2
+    ),
+    "gemv-integers-rows": gemv(
+        rows=3, columns=2, lanes_n=2, lanes_k=16, words=2, staging="workgroup", products="integer", unroll_k=2
+    ),
+    "gemv-integers-wide": gemv(
+        columns=2,
+        lanes_n=2,
+        lanes_k=16,
+        words=4,
+        staging="workgroup",
+        products="integer",
+        rounds=4,
+        reduce="subgroup",
+    ),
     "gemv-few-lanes": gemv(columns=1, lanes_n=16, lanes_k=2, words=1, reduce="subgroup"),
     "blocked-single": blocked(),
     "blocked-prefetch": blocked(buffering="prefetch", tile_k=8, unroll_k=4),
@@ -142,7 +161,29 @@ def test_the_default_is_right(runtime, sizes):
     assert run(runtime, problem, config, integers=True) is None
 
 
-@pytest.mark.parametrize("name", ["naive", "gemv-pairs", "gemv-rows", "blocked-prefetch", "blocked-wide"])
+@pytest.mark.parametrize("k", [96, 1056])
+def test_the_default_of_many_columns_on_a_gpu_is_right(runtime, k):
+    problem = GemmQ4Problem(m=1, n=8200, k=k)
+    gpu = structs.replace(runtime.profile, adapter_type="discrete")
+    config = GEMM_Q4.default(problem, gpu)
+    assert config.products == "integer"
+    assert config.rounds == (2 if k > 1024 else 1)
+    assert run(runtime, problem, config) is None
+
+
+@pytest.mark.parametrize("group", [16, 32, 128])
+def test_a_gpu_of_base_limits_has_a_legal_default_in_whole_numbers(group):
+    base = structs.replace(limits.base_profile(), adapter_type="discrete", backend="vulkan")
+    for groups in (1, 2, 3, 30, 128, 1000):
+        problem = GemmQ4Problem(m=1, n=14336, k=groups * group, group=group)
+        config = GEMM_Q4.default(problem, base)
+        assert list(space.refusals(GEMM_Q4, problem, config, roomy_profile())) == []
+        assert config.products == ("integer" if problem.k % 32 == 0 else "float")
+
+
+@pytest.mark.parametrize(
+    "name", ["naive", "gemv-pairs", "gemv-rows", "gemv-integers-rows", "blocked-prefetch", "blocked-wide"]
+)
 def test_f16_is_right_or_refused_by_name(runtime, name):
     config = CONFIGS[name]
     for m, n, k in [(1, 35, 64), (33, 70, 192)]:
@@ -159,7 +200,7 @@ def test_workgroups_without_a_tile_leave_everything_alone(runtime):
         assert complaint(runtime, problem, plan, with_first_pass(plan, workgroups=90)) is None
 
 
-@pytest.mark.parametrize("name", ["naive", "gemv", "gemv-converted-words", "blocked-single"])
+@pytest.mark.parametrize("name", ["naive", "gemv", "gemv-integers-rows", "blocked-single"])
 def test_every_code_at_every_place_of_a_word_has_its_value(runtime, name):
     # Row n of W has code n everywhere but at place n // 16, and the row of A picks that place out.
     codes = np.full((128, 16), 3)

@@ -6,7 +6,7 @@ enable f16;
 enable subgroups;
 
 //# endif
-//# if dequant == "convert"
+//# if products == "integer"
 requires packed_4x8_integer_dot_product;
 
 //# endif
@@ -26,10 +26,12 @@ requires packed_4x8_integer_dot_product;
 //   lanes_k   invocations along K, e.g. 32, a power of two
 //   words     words a load moves, e.g. 4: 32 codes (K must be a multiple of them)
 //   unroll_k  loads an invocation has under way for each column, e.g. 2
+//   prefetch  whether a round's loads are issued before the arithmetic of the round before it
 //   staging   memory: A is read where it lies, 32 · WORDS bytes from lane to lane;
-//             workgroup: a round's part of A is laid out in workgroup memory so that lanes read neighbours
-//   dequant   subtract: codes become numbers by way of a mantissa, and a subtraction each; convert: by an
-//             instruction that converts integers, and the zero point is taken out for all that share a scale
+//             workgroup: it is laid out in workgroup memory so that lanes read neighbours
+//   rounds    rounds whose part of A is laid out at a time, e.g. 4; there is no barrier between them
+//   products  float: codes become floats, as operands.wgsl says; integer: they stay what they are, and A becomes
+//             whole numbers on its way to workgroup memory, as digits.wgsl says
 //   reduce    tree: lanes add up through workgroup memory; subgroup: by exchange within subgroups first
 {% from "lib/lane_sum.wgsl" import lane_sum %}
 //# set step = 8 * words
@@ -42,6 +44,9 @@ requires packed_4x8_integer_dot_product;
 //# set staged = staging == "workgroup"
 //# set invocations = lanes_n * lanes_k
 //# set a_round = unroll_k * lanes_k
+//# set a_part = a_round * rounds
+//# set integers = products == "integer"
+//# set pairs = [words // 2 // parts, 1] | max
 
 {% include "lib/sizes.wgsl" %}
 
@@ -49,8 +54,10 @@ requires packed_4x8_integer_dot_product;
 
 {% include "lib/gemm_store.wgsl" %}
 
-{% include "gemm_q4/codes.wgsl" %}
+//# if integers
+{% include "gemm_q4/digits.wgsl" %}
 
+//# endif
 {% include "lib/grid.wgsl" %}
 
 const ROWS = {{ rows }}u;
@@ -59,11 +66,22 @@ const LANES_K = {{ lanes_k }}u;
 const COLUMNS = {{ columns }}u;
 const STEP = {{ step }}u;  // k of a load
 //# if staged
-const QUADS = {{ quads_a }}u;  // vec4s of A that go with a load
 const ROUND = {{ a_round }}u;  // loads of a column in a round
+const PART = {{ a_part }}u;  // and in the part of A that is laid out at a time
 
-// A's part of a round, [row][vec4 of a load][load]; a row is one longer, so that storing goes to different banks.
-var<workgroup> tile_a: array<array<array<vec4<Stored>, ROUND + 1u>, QUADS>, ROWS>;
+//# if integers
+// A's part as digits and their unit, [row][digit of two words' k][load] and [row][k that share a unit][load].
+var<workgroup> tile_a: array<array<array<vec4<u32>, PART>, {{ 3 * words // 2 }}u>, ROWS>;
+var<workgroup> units: array<array<array<Sum, PART>, {{ parts }}u>, ROWS>;
+//# if pairs > 1
+var<workgroup> peaks: array<array<Sum, {{ a_part * words // 2 }}u>, ROWS>;
+//# endif
+//# else
+const QUADS = {{ quads_a }}u;  // vec4s of A that go with a load
+
+// A's part, [row][vec4 of a load][load]; a row is one longer, so that storing goes to different banks.
+var<workgroup> tile_a: array<array<array<vec4<Sum>, PART + 1u>, QUADS>, ROWS>;
+//# endif
 //# endif
 
 // Sums of one row, those of {{ sums }} column(s) an invocation.
@@ -76,35 +94,42 @@ fn store_one(row: u32, col: u32, sum: Sum) {
 
 {% include "lib/add_dot.wgsl" %}
 {% macro component(index) %}{{ "" if words == 1 else components[index] }}{% endmacro %}
-{% macro fetch(count, last) %}
+{% macro place(u, last) %}{{ "min(load + %du, loads - 1u)" % (u * lanes_k) if last else "load + %du" % (u * lanes_k) }}{% endmacro %}
+{% macro scale(at, j, p) %}Sum(scales[scales_start_{{ j }} + {{ "%s / %du" % (at, group // step) if parts == 1 else "%s * %du + %du" % (at, parts, p) }}]){% endmacro %}
+{% macro fetch(count, last, declare="let", name="") %}
         // Loads first: {{ count }} for each column, and the scales they need.
 //# for u in range(count)
-        let at_{{ u }} = {{ "min(load + %du, loads - 1u)" % (u * lanes_k) if last else "load + %du" % (u * lanes_k) }};
+        {{ declare }} {{ name }}at_{{ u }} = {{ place(u, last) }};
 //# for j in range(columns)
-        let words_{{ u }}_{{ j }} = weights[weights_start_{{ j }} + at_{{ u }}];
+        {{ declare }} {{ name }}words_{{ u }}_{{ j }} = weights[weights_start_{{ j }} + {{ name }}at_{{ u }}];
 //# endfor
 //# endfor
 //# for u in range(count)
 //# for j in range(columns)
 //# for p in range(parts)
-//# if parts == 1
-        let scale_{{ u }}_{{ j }}_0 = Sum(scales[scales_start_{{ j }} + at_{{ u }} / {{ group // step }}u]);
-//# else
-        let scale_{{ u }}_{{ j }}_{{ p }} = Sum(scales[scales_start_{{ j }} + at_{{ u }} * {{ parts }}u + {{ p }}u]);
-//# endif
+        {{ declare }} {{ name }}scale_{{ u }}_{{ j }}_{{ p }} = {{ scale("%sat_%d" % (name, u), j, p) }};
 //# endfor
 //# endfor
 //# endfor
 {% endmacro %}
-{% macro multiply(count) %}
+{% macro take(count) %}
+        // What was loaded ahead is at hand.
+//# for u in range(count)
+        let at_{{ u }} = next_at_{{ u }};
+//# for j in range(columns)
+        let words_{{ u }}_{{ j }} = next_words_{{ u }}_{{ j }};
+//# for p in range(parts)
+        let scale_{{ u }}_{{ j }}_{{ p }} = next_scale_{{ u }}_{{ j }}_{{ p }};
+//# endfor
+//# endfor
+//# endfor
+{% endmacro %}
+{% macro multiply_numbers(count) %}
 //# for u in range(count)
 //# for p in range(parts)
         {
             // {{ 4 * quads }} k that share a scale.
 //# for r in range(rows)
-//# if dequant != "subtract"
-            var sum_a_{{ r }} = Sum();
-//# endif
 //# for j in range(columns)
             var q_{{ r }}_{{ j }} = Sum();
 //# endfor
@@ -112,13 +137,10 @@ fn store_one(row: u32, col: u32, sum: Sum) {
 //# for quad in range(p * quads, (p + 1) * quads)
             {
 //# for j in range(columns)
-                let w_{{ j }} = {{ "upper" if quad % 2 else "lower" }}_codes(words_{{ u }}_{{ j }}{{ component(quad // 2) }});
+                let w_{{ j }} = four_weights(words_{{ u }}_{{ j }}{{ component(quad // 2) }}{{ " >> 16u" if quad % 2 }});
 //# endfor
 //# for r in range(rows)
-                let a_{{ r }} = vec4<Sum>({{ "tile_a[%d][%d][local.y + %du]" % (r, quad, u * lanes_k) if staged else "a[a_start_%d + at_%d * %du + %du]" % (r, u, quads_a, quad) }});
-//# if dequant != "subtract"
-                sum_a_{{ r }} += a_{{ r }}.x + a_{{ r }}.y + a_{{ r }}.z + a_{{ r }}.w;
-//# endif
+                let a_{{ r }} = {{ "tile_a[%d][%d][place + %du]" % (r, quad, u * lanes_k) if staged else "vec4<Sum>(a[a_start_%d + at_%d * %du + %du])" % (r, u, quads_a, quad) }};
 //# for j in range(columns)
                 q_{{ r }}_{{ j }} = add_dot(q_{{ r }}_{{ j }}, a_{{ r }}, w_{{ j }});
 //# endfor
@@ -127,25 +149,62 @@ fn store_one(row: u32, col: u32, sum: Sum) {
 //# endfor
 //# for r in range(rows)
 //# for j in range(columns)
-            sum_{{ r }}_{{ j }} = fma(scale_{{ u }}_{{ j }}_{{ p }}, q_{{ r }}_{{ j }}{{ "" if dequant == "subtract" else " - ZERO * sum_a_%d" % r }}, sum_{{ r }}_{{ j }});
+            sum_{{ r }}_{{ j }} = fma(scale_{{ u }}_{{ j }}_{{ p }}, q_{{ r }}_{{ j }}, sum_{{ r }}_{{ j }});
 //# endfor
 //# endfor
         }
 //# endfor
 //# endfor
 {% endmacro %}
-{% macro stage() %}
-        // A's part of the round, side by side by their places in a load; zeros past the end.
-//# set vec4s = a_round * quads_a
+{% macro multiply_integers(count) %}
+//# for u in range(count)
+//# for p in range(parts)
+        {
+            // {{ 16 * pairs }} k that share a unit and a scale.
+//# for r in range(rows)
+//# for j in range(columns)
+//# for digit in range(3)
+            var d_{{ digit }}_{{ r }}_{{ j }} = MAGIC;
+//# endfor
+//# endfor
+//# endfor
+//# for pair in range(p * pairs, (p + 1) * pairs)
+            {
+//# for j in range(columns)
+                let w_{{ j }} = signed_codes(words_{{ u }}_{{ j }}{{ ".zw" if pair % 2 else ".xy" if words == 4 else "" }});
+//# endfor
+//# for r in range(rows)
+//# for digit in range(3)
+                let a_{{ digit }}_{{ r }} = tile_a[{{ r }}][{{ 3 * pair + digit }}][place + {{ u * lanes_k }}u];
+//# for j in range(columns)
+                d_{{ digit }}_{{ r }}_{{ j }} = add_digits(d_{{ digit }}_{{ r }}_{{ j }}, a_{{ digit }}_{{ r }}, w_{{ j }});
+//# endfor
+//# endfor
+//# endfor
+            }
+//# endfor
+//# for r in range(rows)
+            let unit_{{ r }} = units[{{ r }}][{{ p }}][place + {{ u * lanes_k }}u];
+//# for j in range(columns)
+            sum_{{ r }}_{{ j }} = fma(unit_{{ r }} * scale_{{ u }}_{{ j }}_{{ p }}, number(d_0_{{ r }}_{{ j }}, d_1_{{ r }}_{{ j }}, d_2_{{ r }}_{{ j }}), sum_{{ r }}_{{ j }});
+//# endfor
+//# endfor
+        }
+//# endfor
+//# endfor
+{% endmacro %}
+{% macro multiply(count) %}{{ multiply_integers(count) if integers else multiply_numbers(count) }}{% endmacro %}
+{% macro stage_numbers() %}
+        // A's part, side by side by places in a load; zeros past the end.
+//# set vec4s = a_part * quads_a
 //# for r in range(rows)
 //# for s in range((vec4s + invocations - 1) // invocations)
-//# set i = "i_%d_%d" % (r, s)
         {
             let i = invocation + {{ s * invocations }}u;
 //# if (s + 1) * invocations > vec4s
             if (i < {{ vec4s }}u) {
 //# endif
-            tile_a[{{ r }}][i % QUADS][i / QUADS] = select(vec4<Stored>(), a[a_start_{{ r }} + min(first * QUADS + i, sizes.k / 4u - 1u)], first * QUADS + i < sizes.k / 4u);
+            tile_a[{{ r }}][i % QUADS][i / QUADS] = select(vec4<Sum>(), vec4<Sum>(a[a_start_{{ r }} + min(part * QUADS + i, sizes.k / 4u - 1u)]), part * QUADS + i < sizes.k / 4u);
 //# if (s + 1) * invocations > vec4s
             }
 //# endif
@@ -153,6 +212,45 @@ fn store_one(row: u32, col: u32, sum: Sum) {
 //# endfor
 //# endfor
 {% endmacro %}
+{% macro stage_integers() %}
+        // A's part as digits, 16 k at a time; zeros past the end.
+//# set tasks = a_part * words // 2
+//# set turns = (tasks + invocations - 1) // invocations
+//# for r in range(rows)
+//# for s in range(turns)
+//# set x = "%d_%d" % (r, s)
+        let i_{{ x }} = invocation + {{ s * invocations }}u;
+        let from_{{ x }} = a_start_{{ r }} + min(4u * (part * {{ words // 2 }}u + i_{{ x }}), sizes.k / 4u - 4u);
+        let there_{{ x }} = part * {{ words // 2 }}u + i_{{ x }} < sizes.k / 16u;
+//# for q in range(4)
+        let a_{{ x }}_{{ q }} = select(vec4<Sum>(), vec4<Sum>(a[from_{{ x }} + {{ q }}u]), there_{{ x }});
+//# endfor
+        let peak_{{ x }} = peak(a_{{ x }}_0, a_{{ x }}_1, a_{{ x }}_2, a_{{ x }}_3);
+//# if pairs > 1
+        if (i_{{ x }} < {{ tasks }}u) { peaks[{{ r }}][i_{{ x }}] = peak_{{ x }}; }
+//# endif
+//# endfor
+//# endfor
+//# if pairs > 1
+        workgroupBarrier();
+//# endif
+//# for r in range(rows)
+//# for s in range(turns)
+//# set x = "%d_%d" % (r, s)
+        if (i_{{ x }} < {{ tasks }}u) {
+            let exponent = exponent_of({{ "max(peak_%s, peaks[%d][i_%s ^ 1u])" % (x, r, x) if pairs > 1 else "peak_%s" % x }});
+            let digits = digits_of(a_{{ x }}_0, a_{{ x }}_1, a_{{ x }}_2, a_{{ x }}_3, exponent);
+            let at = i_{{ x }} / {{ words // 2 }}u;
+            let pair = i_{{ x }} % {{ words // 2 }}u;
+//# for digit in range(3)
+            tile_a[{{ r }}][3u * pair + {{ digit }}u][at] = digits[{{ digit }}];
+//# endfor
+            units[{{ r }}][pair / {{ pairs }}u][at] = unit_of(exponent);
+        }
+//# endfor
+//# endfor
+{% endmacro %}
+{% macro stage() %}{{ stage_integers() if integers else stage_numbers() }}{% endmacro %}
 
 @compute @workgroup_size({{ invocations }})
 fn main(
@@ -188,15 +286,50 @@ fn main(
 //# endfor
 //# endfor
 
+//# if prefetch
+    var load = local.y;
+{{ fetch(unroll_k, true, "var", "next_") }}
+//# endif
 //# if staged
-    for (var first = 0u; first < loads; first += ROUND) {
-        let load = first + local.y;
+    for (var part = 0u; part < loads; part += PART) {
+//# if rounds == 1 and not prefetch
+        let load = part + local.y;
 {{ fetch(unroll_k, true) }}
+//# endif
         workgroupBarrier();
 {{ stage() }}
         workgroupBarrier();
+//# if rounds == 1 and not prefetch
+        let place = local.y;
+{{ multiply(unroll_k) }}
+//# else
+        for (var first = 0u; first < min(PART, loads - part); first += ROUND) {
+            let place = first + local.y;
+//# if prefetch
+{{ take(unroll_k) }}
+        load += ROUND;
+{{ fetch(unroll_k, true, "", "next_") }}
+//# else
+            let load = part + place;
+{{ fetch(unroll_k, true) }}
+//# endif
+{{ multiply(unroll_k) }}
+        }
+//# endif
+    }
+//# elif prefetch
+    for (; load + {{ (unroll_k - 1) * lanes_k }}u < loads;) {
+{{ take(unroll_k) }}
+        load += {{ a_round }}u;
+{{ fetch(unroll_k, true, "", "next_") }}
 {{ multiply(unroll_k) }}
     }
+//# if unroll_k > 1
+    for (; load < loads; load += LANES_K) {
+{{ fetch(1, false) }}
+{{ multiply(1) }}
+    }
+//# endif
 //# else
     var load = local.y;
 //# if unroll_k > 1

@@ -24,6 +24,7 @@ MANY_LINES = 8192
 def default(problem: GemmProblem, profile: DeviceProfile | None) -> GemmConfig:
     """Few rows or columns: stream the large matrix. Else tiles of 64×64, 32×128 along a short side of C, and
     32×32 where larger ones would be few however K is split; which it is until there is enough to do.
+    Where K is split, more invocations share a tile; where nothing comes in fours, they share smaller ones.
 
     A software adapter has few cores to fill: there K is not split, and larger, shallower tiles of A in
     rows are read in the order that they lie in.
@@ -32,10 +33,10 @@ def default(problem: GemmProblem, profile: DeviceProfile | None) -> GemmConfig:
     on_cpu = profile is not None and profile.is_cpu
     short, long = sorted((problem.m, problem.n))
     if short <= GEMV_ROWS:
-        return _gemv(problem, split=not on_cpu)
+        return _gemv(problem, profile)
     if on_cpu and short >= 128:
         return Blocked(**_block(128, 128, 8, 16, vector), **_IN_ROWS, group_m=8)  # type: ignore[arg-type]
-    most = 1 if on_cpu else max(min(problem.k // 64, MOST_SPLITS), 1)
+    most = 1 if on_cpu else max(min(problem.k // 32, MOST_SPLITS), 1)
     if short <= 32 and long >= 512 and not on_cpu:
         tile_m, tile_n = (32, 128) if problem.m == short else (128, 32)
         common = _block(tile_m, tile_n, 8, 8, vector) | _STRIP | {"lanes_n": 8 if tile_n == 128 else 4}
@@ -47,7 +48,11 @@ def default(problem: GemmProblem, profile: DeviceProfile | None) -> GemmConfig:
     tiles = _tiles(problem, tile_m, tile_n)
     splits = _power_of_two(min(WANTED // tiles, most)) if tiles <= FULL else 1
     if splits > 1:
+        if tile_m == tile_n == 64:
+            common = _block(64, 64, 8, 4, vector) | _STRIP | {"lanes_n": 8}
         return SplitK(**common, group_m=1, splits=splits)  # type: ignore[arg-type]
+    if vector == 1 and tile_m == tile_n == 64 and not on_cpu:
+        common = _block(64, 32, 16, 4, vector) | _STRIP | {"lanes_n": 8}
     return Blocked(**common, group_m=8)  # type: ignore[arg-type]
 
 
@@ -81,28 +86,46 @@ def _power_of_two(most: int) -> int:
     return 1 << max(most.bit_length() - 1, 0)
 
 
-def _gemv(problem: GemmProblem, *, split: bool) -> Gemv:
-    """Lines along k: 32 neighbours share each, and take two or four lines at once. Lines across k: for one or
-    two rows of the small matrix 32 or 64 invocations share K; for more, 4 do, and splits of K fill a GPU."""
+def _gemv(problem: GemmProblem, profile: DeviceProfile | None) -> Gemv:
+    """Lines along k: a workgroup shares out one or a few of them. Lines across k: for one or two rows of the
+    small matrix invocations share K, next to each other as many as 64 bytes of a row take; for more, 4 share
+    it, and splits of K fill a GPU. f16 has twice the elements under way, so as many bytes."""
     stream = larger(problem)
     few, lines = sorted((problem.m, problem.n))
     rows = 1 << (few - 1).bit_length()
-    along_k = along(problem, stream) == "k"
-    common: dict[str, Any] = {
+    on_cpu = profile is not None and profile.is_cpu
+    many = lines >= MANY_LINES
+    half = problem.dtype == "f16"
+    chosen: dict[str, Any] = {
         "stream": stream,
+        "rows": min(rows, 8),
         "columns": 4,
         "vector": 4 if vec4_rows(problem, stream) else 1,
+        "splits": 1,
         "staging": "memory" if along(problem, FEW[stream]) == "k" else "workgroup",
         "reduce": "tree",
     }
-    many = lines >= MANY_LINES
-    if along_k:
-        common["columns"] = 4 if many else 2
-        unroll_k = 4 if rows <= 4 and not many else 2
-        return Gemv(**common, rows=min(rows, 8), lanes_n=2, threads_k=32, unroll_k=unroll_k, splits=1)
-    if rows <= 2:
-        lanes_n, threads_k = (8, 32) if many else (4, 64)
-        return Gemv(**common, rows=rows, lanes_n=lanes_n, threads_k=threads_k, unroll_k=4, splits=1)
-    workgroups = problem.batch * ceil_div(lines, 128) * ceil_div(few, 8)
-    splits = _power_of_two(min(WANTED // workgroups, problem.k // 128, 32)) if split else 1
-    return Gemv(**common, rows=min(rows, 8), lanes_n=32, threads_k=4, unroll_k=2, splits=splits)
+    if along(problem, stream) == "k":
+        if on_cpu:
+            unroll_k = 4 if rows <= 4 and not many else 2
+            chosen |= {"columns": 4 if many else 2, "lanes_n": 2, "threads_k": 32, "unroll_k": unroll_k}
+        elif rows > 2 and many:
+            return Gemv(**chosen | {"lanes_n": 8, "threads_k": 32, "unroll_k": 1, "staging": "workgroup"})
+        elif rows > 2:
+            chosen |= {"rows": 4, "lanes_n": 4 if half else 2, "unroll_k": 4 if half else 2}
+            chosen |= {"threads_k": 128 // chosen["lanes_n"]}
+        else:
+            wide = {"columns": 2, "lanes_n": 1} if half else {"columns": 1, "lanes_n": 2}
+            chosen |= {**wide, "threads_k": 128, "unroll_k": 4}
+        if profile is not None and not on_cpu and "subgroups" in profile.features:
+            chosen["reduce"] = "subgroup"
+    elif rows <= 2:
+        lanes_n = 8 if many or half else 4
+        chosen |= {"lanes_n": lanes_n, "threads_k": 256 // lanes_n, "unroll_k": 4}
+    else:
+        chosen |= {"lanes_n": 32, "threads_k": 4, "unroll_k": 2}
+        if not on_cpu:
+            workgroups = problem.batch * ceil_div(lines, 128) * ceil_div(few, 8)
+            wanted = max(WANTED // workgroups, problem.k // 256)
+            chosen |= {"splits": _power_of_two(min(wanted, problem.k // 128, 32)), "staging": "workgroup"}
+    return Gemv(**chosen)

@@ -27,8 +27,10 @@ class Gemv(Config, frozen=True, kw_only=True, tag="gemv"):
     lanes_k: Annotated[int, Meta(ge=1, le=256)]
     words: Literal[1, 2, 4]
     unroll_k: Annotated[int, Meta(ge=1, le=8)]
+    prefetch: bool
     staging: Literal["memory", "workgroup"]
-    dequant: Literal["subtract", "convert"]
+    rounds: Annotated[int, Meta(ge=1, le=16)]
+    products: Literal["float", "integer"]
     reduce: Literal["tree", "subgroup"]
 
     @property
@@ -41,12 +43,17 @@ class Gemv(Config, frozen=True, kw_only=True, tag="gemv"):
         """Columns whose sums invocations add up together at once, as a scalar or vector: 1, 2 or 4."""
         return min(self.columns, 4)
 
-    @property
-    def staged_elements(self) -> int:
-        """Elements of A that workgroup memory holds: those of a round, and a vec4 more for each of a load."""
-        if self.staging == "memory":
-            return 0
-        return self.rows * self.step * (self.unroll_k * self.lanes_k + 1)
+    def workgroup_bytes(self, group: int) -> int:
+        """Bytes of workgroup memory: a sum for each invocation and column, and A's part."""
+        words = self.lanes_n * self.lanes_k * self.sums
+        loads = self.rounds * self.unroll_k * self.lanes_k
+        if self.staging == "workgroup" and self.products == "float":
+            words += self.rows * self.step * (loads + 1)  # a vec4 more for each of a load
+        elif self.staging == "workgroup":
+            parts = max(self.step // group, 1)
+            peaks = self.words // 2 if self.words // 2 > parts else 0
+            words += self.rows * loads * (3 * self.step // 4 + parts + peaks)
+        return 4 * words
 
 
 class Blocked(Config, frozen=True, kw_only=True, tag="blocked"):
@@ -92,7 +99,7 @@ def depth_of(config: GemmQ4Config) -> int:
         case Naive():
             return CODES
         case Gemv():
-            return config.step * config.lanes_k * config.unroll_k
+            return config.step * config.lanes_k * config.unroll_k * config.rounds
         case Blocked():
             return config.tile_k * splits_of(config)
 

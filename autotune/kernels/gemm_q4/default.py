@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from msgspec import structs
+
 from autotune.expression import ceil_div
 from autotune.kernels.gemm_q4.configs import Blocked, GemmQ4Config, Gemv, SplitK
 from autotune.kernels.gemm_q4.problem import GemmQ4Problem
@@ -16,6 +18,8 @@ MOST_SPLITS = 16
 """Shares of K at most."""
 GEMV_ROWS = 16
 """Rows of A up to which the kernel that streams W is the better choice."""
+WORTH_DIGITS = 8192
+"""Columns from which on 64 of them a workgroup leave enough workgroups."""
 MANY_COLUMNS = 4096
 """Columns from which on an invocation may take four of them and leave enough workgroups."""
 MANY_K = 1024
@@ -26,7 +30,7 @@ def default(problem: GemmQ4Problem, profile: DeviceProfile | None) -> GemmQ4Conf
     """Few rows: stream W. Else tiles of 64×64, 32×128 where there are no more than 32 rows, and 32×32 where
     larger ones would be few however K is split; which it is until a GPU has enough to do."""
     if problem.m <= GEMV_ROWS:
-        return _gemv(problem)
+        return _gemv(problem, profile)
     on_cpu = profile is not None and profile.is_cpu
     most = 1 if on_cpu else max(min(problem.k // 64, MOST_SPLITS), 1)
     tile_m, tile_n = (32 if size <= 32 else 64 for size in (problem.m, problem.n))
@@ -53,11 +57,15 @@ def _tiles(problem: GemmQ4Problem, tile_m: int, tile_n: int) -> int:
     return ceil_div(problem.m, tile_m) * ceil_div(problem.n, tile_n)
 
 
-def _gemv(problem: GemmQ4Problem) -> Gemv:
-    """Loads of 16 codes: longer ones would spread neighbours' reads of A over more cache lines."""
+def _gemv(problem: GemmQ4Problem, profile: DeviceProfile | None) -> Gemv:
+    """In whole numbers where there are columns enough to share what they cost, on a GPU that is known to
+    multiply them; else loads of 16 codes: longer ones would spread neighbours' reads of A over more lines."""
     rows = 1
     while rows < min(problem.m, 8):
         rows *= 2
+    known = profile is not None and not profile.is_cpu and profile.backend != "metal"
+    if profile is not None and known and rows == 1 and problem.n >= WORTH_DIGITS and problem.k % 32 == 0:
+        return _integers(problem, profile)
     return Gemv(
         rows=rows,
         columns=4 if problem.n >= MANY_COLUMNS else 2,
@@ -65,7 +73,32 @@ def _gemv(problem: GemmQ4Problem) -> Gemv:
         lanes_k=LANES,
         words=2,
         unroll_k=2 if rows <= 2 and problem.k >= MANY_K else 1,
+        prefetch=False,
         staging="memory",
-        dequant="subtract",
+        rounds=1,
+        products="float",
         reduce="tree",
     )
+
+
+def _integers(problem: GemmQ4Problem, profile: DeviceProfile) -> Gemv:
+    """Sixteen times four columns, with as much of A laid out at a time as there is and memory holds."""
+    config = Gemv(
+        rows=1,
+        columns=4,
+        lanes_n=16,
+        lanes_k=16,
+        words=4,
+        unroll_k=1,
+        prefetch=False,
+        staging="workgroup",
+        rounds=1,
+        products="integer",
+        reduce="subgroup" if "subgroups" in profile.features else "tree",
+    )
+    for rounds in (8, 4, 2):
+        more = structs.replace(config, rounds=rounds)
+        room = profile.limits.get("maxComputeWorkgroupStorageSize", 0)
+        if rounds * config.lanes_k * config.step <= problem.k and more.workgroup_bytes(problem.group) <= room:
+            return more
+    return config

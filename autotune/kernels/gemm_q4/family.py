@@ -137,8 +137,9 @@ class GemmQ4(Family):
         grow as √K/8; each of K additions rounds its partial sum by up to u, at random, so errors wander
         by about u·K/8 (probabilistic rounding analysis: Higham and Mary, SIAM J. Sci. Comput. 2019).
         Sixteen times that covers millions of elements in any order of summation; one missing term is off
-        by about 1/8, hundreds of times more at K = 4096. Results below the smallest normal number may be
-        stored as zero (WGSL, "Floating Point Evaluation").
+        by about 1/8, hundreds of times more at K = 4096. Where products are whole numbers, an element of A is
+        off by half a unit, up to u as it is below ½, and K of them by less than half of that. Results below
+        the smallest normal number may be stored as zero (WGSL, "Floating Point Evaluation").
         """
         import numpy as np
 

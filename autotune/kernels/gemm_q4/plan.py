@@ -13,7 +13,7 @@ from autotune.kernels.gemm_q4.configs import (
     tile_of,
 )
 from autotune.kernels.gemm_q4.problem import CODES, GemmQ4Problem, buffer_bytes
-from autotune.model import DTYPE_BYTES, Buffer, Expr, Pass, Plan
+from autotune.model import Buffer, Expr, Pass, Plan
 
 _SUM_BYTES = 4
 _TEMPLATES = {"split_k": "blocked"}
@@ -165,9 +165,7 @@ def _workgroup(problem: GemmQ4Problem, config: GemmQ4Config) -> tuple[tuple[int,
         case Naive():
             return (config.workgroup_x, config.workgroup_y, 1), 0
         case Gemv():
-            invocations = config.lanes_n * config.lanes_k
-            staged = config.staged_elements * DTYPE_BYTES[problem.dtype]
-            return (invocations, 1, 1), invocations * config.sums * _SUM_BYTES + staged
+            return (config.lanes_n * config.lanes_k, 1, 1), config.workgroup_bytes(problem.group)
         case Blocked():
             tiles = (
                 (config.tile_m + config.tile_n) * config.tile_k * (2 if config.buffering == "double" else 1)

@@ -33,6 +33,21 @@ def _pieces(_: GemmQ4Problem, c: Parameters) -> tuple[int, int]:
 GEMV_RULES = (
     FEW_ROWS,
     Rule(
+        ("staging", "rounds"),
+        "rounds are laid out together, but nothing is laid out",
+        lambda _, c: c["staging"] == "workgroup" or c["rounds"] == 1,
+    ),
+    Rule(
+        ("staging", "products"),
+        "whole numbers are made of A only on its way to workgroup memory",
+        lambda _, c: c["staging"] == "workgroup" or c["products"] == "float",
+    ),
+    Rule(
+        ("words", "products"),
+        "whole numbers are made of A 16 at a time",
+        lambda _, c: c["words"] > 1 or c["products"] == "float",
+    ),
+    Rule(
         ("words",),
         "a load is longer than what K is a multiple of",
         lambda p, c: p.k % (CODES * c["words"]) == 0,
@@ -64,6 +79,14 @@ GEMV_RULES = (
         ("lanes_k", "words", "unroll_k"),
         "more loads under way than K has",
         lambda p, c: c["unroll_k"] == 1 or c["unroll_k"] * c["lanes_k"] * c["words"] * CODES <= p.k,
+        needed=False,
+    ),
+    Rule(
+        ("lanes_k", "words", "unroll_k", "rounds"),
+        "more of A laid out than there is",
+        lambda p, c: (
+            c["rounds"] == 1 or c["rounds"] * c["unroll_k"] * c["lanes_k"] * c["words"] * CODES <= p.k
+        ),
         needed=False,
     ),
     Rule(
