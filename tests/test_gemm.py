@@ -92,8 +92,12 @@ CONFIGS = {
     "vec4-prefetch-row-major": blocked(vector=4, buffering="prefetch", **ROW_MAJOR),
     "vec4-double": blocked(vector=4, buffering="double", unroll_k=8),
     "vec4-double-row-major": blocked(vector=4, buffering="double", k_major_a=False, group_m=8),
-    "vec4-ahead": blocked(vector=4, buffering="ahead", commit_k=2, banks="swizzle", tile_k=16, unroll_k=16, **TALL),
-    "vec4-ahead-plain": blocked(vector=4, buffering="ahead", commit_k=7, unroll_k=8, zigzag=True, thread_n=8, lanes_n=4),
+    "vec4-ahead": blocked(
+        vector=4, buffering="ahead", commit_k=2, banks="swizzle", tile_k=16, unroll_k=16, **TALL
+    ),
+    "vec4-ahead-plain": blocked(
+        vector=4, buffering="ahead", commit_k=7, unroll_k=8, zigzag=True, thread_n=8, lanes_n=4
+    ),
     "vec4-swizzle": blocked(vector=4, buffering="double", banks="swizzle", tile_k=16, strips=False),
     "scalar-ahead": blocked(buffering="ahead", banks="swizzle", unroll_k=8, strips=False),
     "scalar-swizzle": blocked(banks="swizzle", unroll_k=8),

@@ -24,7 +24,8 @@ MANY_LINES = 8192
 def default(problem: GemmProblem, profile: DeviceProfile | None) -> GemmConfig:
     """Few rows or columns: stream the large matrix. Else tiles of 64×64, 32×128 along a short side of C, and
     32×32 where larger ones would be few however K is split; which it is until there is enough to do.
-    Where K is split, more invocations share a tile; where nothing comes in fours, they share smaller ones.
+    Where K is split, more invocations share a tile; where nothing comes in fours, they share smaller ones;
+    else a GPU reads ahead.
 
     A software adapter has few cores to fill: there K is not split, and larger, shallower tiles of A in
     rows are read in the order that they lie in.
@@ -53,12 +54,15 @@ def default(problem: GemmProblem, profile: DeviceProfile | None) -> GemmConfig:
         return SplitK(**common, group_m=1, splits=splits)  # type: ignore[arg-type]
     if vector == 1 and tile_m == tile_n == 64 and not on_cpu:
         common = _block(64, 32, 16, 4, vector) | _STRIP | {"lanes_n": 8}
+    elif not on_cpu and tile_m == tile_n == 64:
+        turned = problem.transpose_b or not problem.transpose_a
+        common |= {"buffering": "ahead", "commit_k": 2, "banks": "swizzle" if turned else "plain"}
     return Blocked(**common, group_m=8)  # type: ignore[arg-type]
 
 
-_K_MAJOR = {"tile_k": 16, "unroll_k": 16, "lanes_n": 8, "k_major_a": True, "buffering": "double", "commit_k": 0}
-_IN_ROWS = {"tile_k": 8, "unroll_k": 8, "lanes_n": 8, "k_major_a": False, "buffering": "double", "commit_k": 0}
-_STRIP = {"tile_k": 16, "unroll_k": 16, "k_major_a": False, "buffering": "prefetch", "commit_k": 0}
+_K_MAJOR = {"tile_k": 16, "unroll_k": 16, "lanes_n": 8, "k_major_a": True, "buffering": "double"}
+_IN_ROWS = {"tile_k": 8, "unroll_k": 8, "lanes_n": 8, "k_major_a": False, "buffering": "double"}
+_STRIP = {"tile_k": 16, "unroll_k": 16, "k_major_a": False, "buffering": "prefetch"}
 
 
 def _block(
@@ -71,6 +75,7 @@ def _block(
         "thread_n": thread_n,
         "strips": True,
         "banks": "plain",
+        "commit_k": 0,
         "zigzag": False,
         "vector": vector,
         "staged": "storage",
