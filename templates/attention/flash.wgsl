@@ -371,7 +371,7 @@ fn main(
                 let row = vec4<u32>(q0 + ({{ rows(i) }}) * 4u) + vec4<u32>(0u, 1u, 2u, 3u);
                 let at = min(row, vec4<u32>(sizes.seq - 1u));
 //# for c in range(thread_kv)
-                s_{{ c }}_{{ i }} = masked(s_{{ c }}_{{ i }}, place, at, kv0 + x + {{ c * threads_kv }}u);
+                s_{{ c }}_{{ i }} = finish(s_{{ c }}_{{ i }}, place, at, kv0 + x + {{ c * threads_kv }}u);
 //# endfor
             }
 //# endfor

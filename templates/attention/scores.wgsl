@@ -1,6 +1,7 @@
 {#-
 From products q·k to scores: what is added, what is masked. Scores are in units of log2, so that a softmax
-needs exp2 alone: Q is multiplied by Q_FACTOR when it is loaded.
+needs exp2 alone: Q is multiplied by q_factor() when it is loaded. With `wide`, functions take four queries and
+one key at a time.
 -#}
 //# if mask == "bias"
 const NO_BIAS: f32 = {{ "-65504.0" if dtype == "f16" else "-1e30" }};  // biases of no more than this mask a key
@@ -36,49 +37,46 @@ fn place_of(batch: u32, head: u32) -> Place {
     return place;
 }
 
+//# set floats = "vec4<f32>" if wide else "f32"
+//# set uints = "vec4<u32>" if wide else "u32"
+//# set ints = "vec4<i32>" if wide else "i32"
+//# set bools = "vec4<bool>" if wide else "bool"
+//# set lanes = ["x", "y", "z", "w"] if wide else [""]
 // Whether a query must not see a key. Query i stands at position i + keys - seq.
-fn hidden(keys: u32, row: u32, key: u32) -> bool {
-//# set terms = ["key >= keys"]
+fn hidden(keys: u32, row: {{ uints }}, key: u32) -> {{ bools }} {
+    var outside = {{ bools }}(key >= keys);
 //# if causal
-//# set terms = terms + ["key + sizes.seq > row + keys"]
+    outside |= row + keys < {{ uints }}(key + sizes.seq);
 //# endif
 //# if window
-//# set terms = terms + ["row + keys >= key + sizes.seq + sizes.window"]
+    outside |= row + keys >= {{ uints }}(key + sizes.seq + sizes.window);
 //# if not causal
-//# set terms = terms + ["key + sizes.seq >= row + keys + sizes.window"]
+    outside |= row + (keys + sizes.window) <= {{ uints }}(key + sizes.seq);
 //# endif
 //# endif
-    return {{ terms | join(" || ") }};
+    return outside;
 }
 
-// The score of a key: of q·k times the factor, for a query and a key inside the problem or a key past its end.
-fn finish(product: f32, place: Place, row: u32, key: u32) -> f32 {
+// The score of a key: of q·k times the factor, for a query inside the problem and a key that may be past its end.
+fn finish(product: {{ floats }}, place: Place, row: {{ uints }}, key: u32) -> {{ floats }} {
     var score = product;
 //# if softcap
-    score = sizes.softcap * LOG2_E * tanh(clamp(score, -TANH_LIMIT, TANH_LIMIT));
+    let bent = tanh(clamp(score, {{ floats }}(-TANH_LIMIT), {{ floats }}(TANH_LIMIT)));
+    score = sizes.softcap * LOG2_E * bent;
 //# endif
 //# if alibi
-    score -= place.slope * abs(f32(i32(row + place.keys) - i32(key + sizes.seq)));
+    score -= place.slope * abs({{ floats }}({{ ints }}(row + place.keys) - {{ ints }}(i32(key + sizes.seq))));
+//# endif
+//# if mask != "none"
+    let at = place.mask + row * sizes.mask_row + min(key, sizes.kv_seq - 1u);
 //# endif
 //# if mask == "bias"
-    let bias = f32(mask[place.mask + row * sizes.mask_row + min(key, sizes.kv_seq - 1u)]);
-    score = select(score + bias * LOG2_E, MASKED, bias <= NO_BIAS);
+    let bias = {{ floats }}({% for c in lanes %}{{ "f32(" }}mask[at{{ "." + c if c }}]{{ ")" }}{{ ", " if not loop.last }}{% endfor %});
+    score = select(score + bias * LOG2_E, {{ floats }}(MASKED), bias <= {{ floats }}(NO_BIAS));
 //# elif mask == "bool"
-    let byte = place.mask + row * sizes.mask_row + min(key, sizes.kv_seq - 1u);
-    let kept = mask[byte / 4u] >> (byte % 4u * 8u) & 255u;
-    score = select(score, MASKED, kept == 0u);
+    let words = {{ uints }}({% for c in lanes %}mask[at{{ "." + c if c }} / 4u]{{ ", " if not loop.last }}{% endfor %});
+    let kept = words >> (at % 4u * 8u) & {{ uints }}(255u);
+    score = select(score, {{ floats }}(MASKED), kept == {{ uints }}(0u));
 //# endif
-    return select(score, MASKED, hidden(place.keys, row, key));
+    return select(score, {{ floats }}(MASKED), hidden(place.keys, row, key));
 }
-//# if tiles
-
-// The same for four queries.
-fn masked(products: vec4<f32>, place: Place, rows: vec4<u32>, key: u32) -> vec4<f32> {
-    return vec4<f32>(
-        finish(products.x, place, rows.x, key),
-        finish(products.y, place, rows.y, key),
-        finish(products.z, place, rows.z, key),
-        finish(products.w, place, rows.w, key),
-    );
-}
-//# endif
