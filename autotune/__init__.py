@@ -17,7 +17,15 @@ from autotune.plans import render
 if TYPE_CHECKING:
     from autotune.tuner import tune
 
-__all__ = ["AttentionProblem", "GemmI8Problem", "GemmProblem", "GemmQ4Problem", "best_config", "render", "tune"]
+__all__ = [
+    "AttentionProblem",
+    "GemmI8Problem",
+    "GemmProblem",
+    "GemmQ4Problem",
+    "best_config",
+    "render",
+    "tune",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -3,10 +3,10 @@
     python benchmarks/attention.py --out benchmarks/results/attention-f32-h200.json
     python benchmarks/attention.py --layouts            # the ways to store Q, K and V, against each other
 
-For each shape it tunes (or takes the cached winner), then times, interleaved, the winner (sizes at run time and
-baked in), the portable default and the naive kernel; then each peer that can be imported:
+For each shape it tunes (or takes the cached winner), then times, interleaved, the winner (sizes at run time
+and baked in), the portable default and the naive kernel; then each peer that can be imported:
 
-* PyTorch's scaled_dot_product_attention, float32 without TF32, the backend that it chooses, from a CUDA graph;
+* PyTorch's scaled_dot_product_attention, float32 without TF32, its own choice of backend, from a CUDA graph;
 * ONNX Runtime's WebGPU provider, from the difference between two chains of equal MultiHeadAttention nodes.
 
 A shape is BxHxGxQxKxD or with a `c` behind it (causal): batch, heads, KV heads, queries, keys, head dim.
@@ -58,7 +58,8 @@ def torch_sdpa() -> common.Peer:
         kind = torch.float16 if p.dtype == "f16" else torch.float32
         q = torch.randn(p.batch, p.heads, p.seq, p.head_dim, device="cuda", dtype=kind)
         k, v = (
-            torch.randn(p.batch, p.kv_heads, p.kv_seq, p.head_dim, device="cuda", dtype=kind) for _ in range(2)
+            torch.randn(p.batch, p.kv_heads, p.kv_seq, p.head_dim, device="cuda", dtype=kind)
+            for _ in range(2)
         )
         if p.group > 1 and p.dtype == "f32":  # its kernel for f32 takes no groups
             k, v = (t.repeat_interleave(p.group, 1).contiguous() for t in (k, v))

@@ -1,4 +1,4 @@
-"""What the benchmarks of kernel families share: timing ours in turns, the peers' clocks, tables, the command."""
+"""What the benchmarks of kernel families share: timing ours in turns, the peers' clocks, tables, options."""
 
 import json
 import platform
@@ -46,7 +46,9 @@ def ours(
             config = answer.config
         default = family.default(problem, runtime.profile)
         naive = family.baseline(problem, runtime.profile)
-        chosen = dict(zip(KINDS, ((config, False), (config, True), (default, False), (naive, False)), strict=True))
+        chosen = dict(
+            zip(KINDS, ((config, False), (config, True), (default, False), (naive, False)), strict=True)
+        )
         if next(limits.refusals(family.resources(problem, naive), runtime.profile), None) is not None:
             del chosen["naive"]
         plans = {name: family.plan(problem, one, specialize=baked) for name, (one, baked) in chosen.items()}
@@ -106,7 +108,7 @@ def graph_seconds(torch: Any, call: Callable[[], object], flops: float) -> float
 
 
 def onnxruntime_with_webgpu() -> Any:
-    """ONNX Runtime. Raises ImportError where it is not installed, RuntimeError without its WebGPU provider."""
+    """ONNX Runtime. Raises ImportError where it is missing, RuntimeError without its WebGPU provider."""
     import onnx  # noqa: F401
     import onnxruntime as ort
 
@@ -177,10 +179,12 @@ def peers(makers: Mapping[str, Callable[[], Peer]]) -> dict[str, Peer]:
 
 
 def table(family: Family, rows: list[dict[str, Any]], names: list[str], traffic: bool = False) -> str:
-    """A Markdown table: rates in TFLOP/s, and ours over each peer; with `traffic` also GB/s of the data buffers,
-    each read or written once."""
+    """A Markdown table: rates in TFLOP/s, and ours over each peer; with `traffic` also GB/s, from the field
+    `bytes` of a row."""
     ratios = [f"tuned / {name}" for name in names]
-    lines = ["| " + " | ".join(["shape", "time", *(["GB/s"] if traffic else []), *KINDS, *names, *ratios]) + " |"]
+    lines = [
+        "| " + " | ".join(["shape", "time", *(["GB/s"] if traffic else []), *KINDS, *names, *ratios]) + " |"
+    ]
     lines.append("|" + "---|" * (lines[0].count("|") - 1))
     for row in rows:
         problem = family.problem_type(**row["problem"])
@@ -207,12 +211,12 @@ def compare(
     cache_dir: Path | None,
     tune_seconds: float,
     out: Path | None,
-    extra: Callable[[Any], dict[str, Any]] = lambda problem: {},
+    extra: Callable[[Any], dict[str, Any]] = lambda _: {},
     traffic: bool = False,
     key: str = "rows",
 ) -> list[dict[str, Any]]:
-    """Time each problem beside the peers, write the rows under `key` of `out` as they come, and print the table
-    and the means. `extra` gives more fields of a row."""
+    """Time each problem beside the peers, write the rows under `key` of `out` as they come, and print the
+    table and the means. `extra` gives more fields of a row."""
     rows: list[dict[str, Any]] = []
     for problem in problems:
         row = {"problem": msgspec.to_builtins(problem), **extra(problem)}
@@ -252,7 +256,9 @@ def _write(out: Path, key: str, rows: list[dict[str, Any]]) -> None:
 def shared_options(command: Callable[..., None]) -> Callable[..., None]:
     """The options that these benchmarks have in common."""
     for option in (
-        click.option("--out", type=click.Path(dir_okay=False, path_type=Path), help="Write the results as JSON."),
+        click.option(
+            "--out", type=click.Path(dir_okay=False, path_type=Path), help="Write the results as JSON."
+        ),
         click.option(
             "--tune-seconds", type=float, default=30.0, show_default=True, help="Search time a shape."
         ),

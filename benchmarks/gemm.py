@@ -61,7 +61,9 @@ def onnxruntime() -> common.Peer:
 
     def chain(links: int) -> tuple[list[Any], str]:
         names = ["x", *(f"y{i}" for i in range(2 * links))]
-        nodes = [helper.make_node("MatMul", [names[i], f"W{i % 2}"], [names[i + 1]]) for i in range(2 * links)]
+        nodes = [
+            helper.make_node("MatMul", [names[i], f"W{i % 2}"], [names[i + 1]]) for i in range(2 * links)
+        ]
         return nodes, names[-1]
 
     def seconds(problem: GemmProblem) -> float:

@@ -16,6 +16,8 @@ class Naive(Config, frozen=True, kw_only=True, tag="naive"):
 class Flash(Config, frozen=True, kw_only=True, tag="flash"):
     """A tile of queries against tiles of keys, with an online softmax; sums in registers."""
 
+    vector: Literal[1, 4]
+    staged: Literal["storage", "f32"]
     tile_q: Annotated[int, Meta(ge=4, le=512)]
     tile_kv: Annotated[int, Meta(ge=4, le=256)]
     thread_q: Annotated[int, Meta(ge=4, le=16)]
@@ -26,11 +28,9 @@ class Flash(Config, frozen=True, kw_only=True, tag="flash"):
     k_from: Literal["workgroup", "storage"]
     v_from: Literal["workgroup", "storage"]
     v_rows: Annotated[int, Meta(ge=1, le=256)]
-    prefetch: bool
-    vector: Literal[1, 4]
     unroll: Annotated[int, Meta(ge=4, le=256)]
+    prefetch: bool
     pad_p: Literal[0, 1]
-    staged: Literal["storage", "f32"]
 
     @property
     def threads_kv(self) -> int:

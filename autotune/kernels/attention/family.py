@@ -1,4 +1,4 @@
-"""The attention family: its options, and what other modules of this package know, under the names of `Family`."""
+"""The attention family: its options, and what other modules of this package know, named as in `Family`."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, get_args
@@ -17,16 +17,27 @@ from autotune.kernels.attention.problem import (
     check_problem,
     label,
 )
-from autotune.kernels.attention.rules import DECODE_RULES, FLASH_RULES, NAIVE_RULES
+from autotune.kernels.attention.rules import DECODE_ROWS, DECODE_RULES, FLASH_RULES, NAIVE_RULES
 from autotune.kernels.base import Family, Option, Resources
 from autotune.kernels.sizes import doublings
-from autotune.model import DeviceProfile, Plan, Problem
+from autotune.model import MAX_SIZE, DeviceProfile, Plan, Problem
 
 if TYPE_CHECKING:
     from autotune.kernels.base import Array, Float64
 
 _SIZES = ("batch", "heads", "kv_heads", "seq", "kv_seq", "head_dim", "v_head_dim")
-_MINOR = ("layout", "causal", "mask", "mask_broadcast", "alibi", "lengths", "sinks", "lse", "scale", "softcap")
+_MINOR = (
+    "layout",
+    "causal",
+    "mask",
+    "mask_broadcast",
+    "alibi",
+    "lengths",
+    "sinks",
+    "lse",
+    "scale",
+    "softcap",
+)
 """Fields: problems that differ in one of them are a quarter of a doubling further apart."""
 
 
@@ -37,8 +48,8 @@ class Attention(Family):
     problem_type = AttentionProblem
     config_types = {"naive": Naive, "flash": Flash, "flash_decode": FlashDecode}  # noqa: RUF012
     samples = {  # noqa: RUF012
-        "f32": AttentionProblem(heads=2, seq=40, head_dim=16),
-        "f16": AttentionProblem(heads=2, seq=40, head_dim=16, dtype="f16"),
+        "f32": AttentionProblem(heads=2, seq=40, head_dim=8),
+        "f16": AttentionProblem(heads=2, seq=40, head_dim=8, dtype="f16"),
         "f32, decode": AttentionProblem(batch=2, heads=4, kv_heads=2, seq=1, kv_seq=70, head_dim=16),
         "f32, causal, packed, with everything": AttentionProblem(
             batch=2,
@@ -68,7 +79,9 @@ class Attention(Family):
         Option("v_head_dim", "Elements of a head of V and O; 0: the same.", int, 0),
         Option("dtype", "Element type in memory; softmax and sums are f32.", ("f32", "f16"), "f32"),
         Option("layout", "How Q, K and V lie in memory.", get_args(Layout), "bshd"),
-        Option("causal", "Queries see no later keys; the last query has the last key's position.", bool, False),
+        Option(
+            "causal", "Queries see no later keys; the last query has the last key's position.", bool, False
+        ),
         Option("window", "Queries see keys less than this far away; 0: all.", int, 0),
         Option("scale", "Factor of Q·Kᵀ; 0: 1/√head_dim.", float, 0.0),
         Option("softcap", "Scores s become c·tanh(s/c); 0: they stay.", float, 0.0),
@@ -92,7 +105,9 @@ class Attention(Family):
         decode = given.pop("decode", False)
         if decode:
             if given.get("seq") is not None and given.get("kv_seq"):
-                raise InvalidProblem("--decode is one query: give either --seq or --kv-seq, the number of keys")
+                raise InvalidProblem(
+                    "--decode is one query: give either --seq or --kv-seq, the number of keys"
+                )
             given["kv_seq"] = given.get("kv_seq") or given.get("seq")
             given["seq"] = 1 if given["kv_seq"] is not None else None
         missing = [f"--{n.replace('_', '-')}" for n in ("heads", "seq", "head_dim") if given.get(n) is None]
@@ -119,9 +134,9 @@ class Attention(Family):
         return plan(problem, config, specialize=specialize)
 
     def flops(self, problem: AttentionProblem) -> float:
-        """Of both products, for the (query, key) pairs that a causal mask leaves: half of them for a square."""
+        """Of both products, for the (query, key) pairs that a causal mask leaves: half of a square."""
         p = problem
-        pairs = p.seq * p.kv_seq
+        pairs: float = p.seq * p.kv_seq
         if p.causal:
             pairs = p.seq * (p.kv_seq - p.seq / 2) if p.kv_seq >= p.seq else p.kv_seq**2 / 2
         if p.window:
@@ -146,6 +161,7 @@ class Attention(Family):
             case FlashDecode():
                 queries, keys = max(config.rows // problem.group, 1), config.split
         square = problem.packed
+        most = DECODE_ROWS // problem.group if isinstance(config, FlashDecode) else MAX_SIZE
         found: list[Problem] = []
         for seq, kv_seq in (
             (queries + 1, 2 * keys + 3),
@@ -153,7 +169,7 @@ class Attention(Family):
             (2 * queries + 3, 3 * keys),
             (1, keys + 1),
         ):
-            rows = max(seq, kv_seq) if square else seq
+            rows = min(max(seq, kv_seq), most) if square else seq
             found.append(
                 structs.replace(
                     problem,

@@ -84,20 +84,20 @@ def _mask(p: AttentionProblem, generator: np.random.Generator) -> Array:
 
 
 def _view(p: AttentionProblem, x: str, flat: Array) -> NDArray[np.floating]:
-    """Q, K, V or O as [batch][head][row][element], wherever they lie in their buffer. Not copied for K, V, O."""
+    """K, V or O as [batch][head][row][element] of their buffer, Q as [batch][KV head][head of group]…"""
     s = strides(p)
     step = flat.dtype.itemsize
     element = s.get("element", 1) if x != "o" else 1
     start = s.get(f"{x}_start", 0)
     if x == "q":
         shape: tuple[int, ...] = (p.batch, p.kv_heads, p.group, p.seq, p.head_dim)
-        along = (s["q_batch"], s["q_group"], s["q_head"], s["q_row"], element)
+        along: tuple[int, ...] = (s["q_batch"], s["q_group"], s["q_head"], s["q_row"], element)
     else:
         heads = p.heads if x == "o" else p.kv_heads
         rows = p.seq if x == "o" else p.kv_seq
         shape = (p.batch, heads, rows, p.head_dim if x == "k" else p.v_head_dim)
         along = (s[f"{x}_batch"], s[f"{x}_head"], s[f"{x}_row"], element)
-    view: NDArray[np.floating] = as_strided(flat[start:], shape, tuple(step * stride for stride in along))  # type: ignore[assignment]
+    view: NDArray[np.floating] = as_strided(flat[start:], shape, tuple(step * stride for stride in along))
     return view
 
 
@@ -133,7 +133,9 @@ def reference(p: AttentionProblem, given: Mapping[str, Array]) -> dict[str, Floa
     with ThreadPoolExecutor() as pool:  # NumPy lets other threads run
         list(pool.map(chunk, tasks))
     shape = (
-        (p.batch, p.heads, p.seq, p.v_head_dim) if p.layout == "bhsd" else (p.batch, p.seq, p.heads, p.v_head_dim)
+        (p.batch, p.heads, p.seq, p.v_head_dim)
+        if p.layout == "bhsd"
+        else (p.batch, p.seq, p.heads, p.v_head_dim)
     )
     return {"o": out.reshape(shape)} | ({"lse": lse} if p.lse else {})
 
@@ -153,9 +155,9 @@ def _scores(
     score *= p.factor
     if p.softcap:
         score = p.softcap * np.tanh(score / p.softcap)
-    distance = (rows + keys - p.seq)[:, None] - np.arange(keys)[None, :] if p.alibi or p.causal or p.window else None
+    distance = (rows + keys - p.seq)[:, None] - np.arange(keys)[None, :]
     if p.alibi:
-        score -= float(given["head_terms"].ravel()[h]) * np.abs(distance)
+        score -= given["head_terms"].ravel()[h].astype(np.float64) * np.abs(distance)
     if p.mask != "none":
         s = mask_strides(p)
         at = b * s["mask_batch"] + h * s["mask_head"] + (rows * s["mask_row"])[:, None] + np.arange(keys)
@@ -164,9 +166,9 @@ def _scores(
         else:
             bias = given["mask"].ravel()[at].astype(np.float64)
             score = np.where(bias <= NO_BIAS[p.dtype], -np.inf, score + bias)
-    if p.causal and distance is not None:
+    if p.causal:
         score[distance < 0] = -np.inf
-    if p.window and distance is not None:
+    if p.window:
         score[np.abs(distance) >= p.window] = -np.inf
     return score
 
@@ -174,12 +176,13 @@ def _scores(
 def tolerance(p: AttentionProblem, expected: Float64) -> Float64:
     """Largest absolute error of each element, for data as `inputs` makes it.
 
-    Scores are sums of head_dim products, a few units large, and off by some tens of roundings of that size;
-    so are, relatively, exp2 and with it each p. O averages V, of size up to ½, with the p as weights, and sums
-    of p·v round at random. Together some 10⁻⁶; twenty times that is allowed. Where tiles are not rescaled when
-    the maximum grows (by factors of 2 to 100 for such data), O is off by tenths of its size, and where a key is
-    missing by about |v|/n: more than 10⁻⁴ for up to thousands of keys. ALiBi makes scores large, which rounds
-    them by more. Results below the smallest normal number may be stored as zero.
+    Scores are sums of head_dim products, a few units large, and off by some tens of roundings of that
+    size; so are, relatively, exp2 and with it each p. O averages V, of size up to ½, with the p as
+    weights, and sums of p·v round at random. Together some 10⁻⁶; twenty times that is allowed. Where
+    tiles are not rescaled when the maximum grows (by factors of 2 to 100 for such data), O is off by
+    tenths of its size, and where a key is missing by about |v|/n: more than 10⁻⁴ for up to thousands of
+    keys. ALiBi makes scores large, which rounds them by more. Results below the smallest normal number
+    may be stored as zero.
     """
     large = 4.0 * (p.seq + p.kv_seq) if p.alibi else 0.0
     summed = 2.0**-24 * (320.0 + large)

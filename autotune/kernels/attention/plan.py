@@ -1,5 +1,6 @@
 """From (problem, config) to passes, buffers and what they need of a device."""
 
+from functools import lru_cache
 from typing import Any
 
 from msgspec import Struct
@@ -31,11 +32,10 @@ class _Step(Struct, frozen=True):
 
 def resources(problem: AttentionProblem, config: AttentionConfig) -> tuple[Resources, ...]:
     """What each pass needs, without rendering it."""
+    if isinstance(config, Flash):
+        return (_flash_resources(problem, config),)
     sizes = all_sizes(problem)
-    size = {
-        buffer.name: evaluate({"mul": list(buffer.shape)}, sizes) * DTYPE_BYTES[buffer.element]
-        for buffer in _buffers(problem, config)
-    }
+    size = _bytes(_buffers(problem, config), sizes)
     return tuple(
         Resources(
             workgroup_size=step.workgroup_size,
@@ -46,6 +46,31 @@ def resources(problem: AttentionProblem, config: AttentionConfig) -> tuple[Resou
         )
         for step in _steps(problem, config)
     )
+
+
+def _flash_resources(problem: AttentionProblem, c: Flash) -> Resources:
+    """The same, fast: a search space has tens of thousands of such configs."""
+    tiles = ceil_div(problem.seq, c.tile_q) * ceil_div(problem.v_head_dim, c.tile_v)
+    return Resources(
+        workgroup_size=(c.invocations, 1, 1),
+        workgroup_bytes=flash_bytes(problem, c),
+        workgroups=problem.batch * problem.heads * tiles,
+        binding_bytes=_data_bytes(problem),
+        features=_features(problem),
+    )
+
+
+@lru_cache(maxsize=64)
+def _data_bytes(problem: AttentionProblem) -> tuple[int, ...]:
+    """Bytes of every data buffer; a kernel of one pass binds them all."""
+    return tuple(_bytes(_buffers(problem, None), all_sizes(problem)).values())
+
+
+def _bytes(buffers: list[Buffer], sizes: dict[str, int]) -> dict[str, int]:
+    return {
+        buffer.name: evaluate({"mul": list(buffer.shape)}, sizes) * DTYPE_BYTES[buffer.element]
+        for buffer in buffers
+    }
 
 
 def plan(problem: AttentionProblem, config: AttentionConfig, *, specialize: bool) -> Plan:
@@ -80,7 +105,7 @@ def plan(problem: AttentionProblem, config: AttentionConfig, *, specialize: bool
             for step in _steps(problem, config)
         ),
         features=_features(problem),
-        multiples={name: 4 for name in strides(problem)} if vector_of(config, problem) == 4 else {},
+        multiples=dict.fromkeys(strides(problem), 4) if vector_of(config) == 4 else {},
         fixed=FIXED,
     )
 
@@ -92,7 +117,7 @@ def all_sizes(problem: AttentionProblem) -> dict[str, int]:
     return _fields(problem) | own | packed
 
 
-def vector_of(config: AttentionConfig, problem: AttentionProblem) -> int:
+def vector_of(config: AttentionConfig) -> int:
     """Elements that a memory access moves."""
     return 1 if isinstance(config, Naive) else config.vector
 
@@ -150,13 +175,13 @@ def _context(p: AttentionProblem, config: AttentionConfig) -> dict[str, Any]:
         "lengths": p.lengths,
         "sinks": p.sinks,
         "lse": p.lse,
-        "vector": vector_of(config, p),
+        "vector": vector_of(config),
         "wide": False,
         "tiles": False,
     } | config.parameters()
 
 
-def _buffers(p: AttentionProblem, config: AttentionConfig) -> list[Buffer]:
+def _buffers(p: AttentionProblem, config: AttentionConfig | None) -> list[Buffer]:
     """Every data buffer, and the scratch of the config."""
     found: list[Buffer] = []
 
@@ -208,7 +233,7 @@ def _steps(p: AttentionProblem, config: AttentionConfig) -> list[_Step]:
 
 
 def _uses(p: AttentionProblem, *parts: str) -> list[str]:
-    """The buffers that a pass binds, where it does these parts of the work, in the order of their bindings."""
+    """The buffers that a pass binds where it does these parts of the work, in the order of bindings."""
     wanted = {
         "scores": ["q", "k", "mask", "lengths", *(["head_terms"] if p.alibi else [])],
         "values": ["v", "lengths"],
@@ -217,7 +242,9 @@ def _uses(p: AttentionProblem, *parts: str) -> list[str]:
     }
     names = {name for part in parts for name in wanted[part]}
     there = {"q", "k", "v", "o", "sinks", *p.elements()}
-    return [name for name in (*"qkvo", "mask", "lengths", "head_terms", "lse", "sinks") if name in names & there]
+    return [
+        name for name in (*"qkvo", "mask", "lengths", "head_terms", "lse", "sinks") if name in names & there
+    ]
 
 
 def _step(

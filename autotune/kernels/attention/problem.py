@@ -29,11 +29,12 @@ class AttentionProblem(Problem, frozen=True, kw_only=True):
     * `window` w > 0 leaves those with |p − j| < w.
 
     The score of a key is scale·(q·k), `scale` 0 standing for 1/√head_dim; with `softcap` c > 0 it is
-    c·tanh(scale·(q·k)/c). Then are added: with `alibi` −slope·|p − j| (one slope a head, in `head_terms`), and
-    with `mask` "bias" what the buffer `mask` holds, where −1e30 and less (f16: −65504) means masked. A "bool"
-    mask is bytes, of which 0 means masked. A mask is [batch][heads][seq][kv_seq]; dimensions whose letter is in
-    `mask_broadcast` (b, h, q) have extent 1. With `sinks` each head has one more score (in `head_terms`), that
-    takes its share of the softmax and adds nothing. A query that sees no key gives 0.
+    c·tanh(scale·(q·k)/c). Then are added: with `alibi` −slope·|p − j| (one slope a head, in `head_terms`),
+    and with `mask` "bias" what the buffer `mask` holds, where −1e30 and less (f16: −65504) means masked. A
+    "bool" mask is bytes, of which 0 means masked. A mask is [batch][heads][seq][kv_seq]; dimensions whose
+    letter is in `mask_broadcast` (b, h, q) have extent 1. With `sinks` each head has one more score (in
+    `head_terms`, after the slopes), that takes its share of the softmax and adds nothing. A query that sees
+    no key gives 0.
 
     `kv_heads` divides `heads` (0: as many): query head h reads KV head h // (heads / kv_heads). `v_head_dim`
     0 stands for head_dim, `kv_seq` 0 for seq, `capacity` 0 for kv_seq: rows of K and V that there is room for
@@ -119,11 +120,15 @@ class AttentionProblem(Problem, frozen=True, kw_only=True):
         """Elements of each buffer that the problem has, by its name; of a boolean mask, bytes."""
         rows = self.batch * self.seq
         kv_rows = self.batch * self.capacity * self.kv_heads
-        found = {"qkv": rows * self.row_elements} if self.packed else {
-            "q": rows * self.heads * self.head_dim,
-            "k": kv_rows * self.head_dim,
-            "v": kv_rows * self.v_head_dim,
-        }
+        found = (
+            {"qkv": rows * self.row_elements}
+            if self.packed
+            else {
+                "q": rows * self.heads * self.head_dim,
+                "k": kv_rows * self.head_dim,
+                "v": kv_rows * self.v_head_dim,
+            }
+        )
         found["o"] = rows * self.heads * self.v_head_dim
         if self.mask != "none":
             batch, heads, queries, keys = self.mask_shape()
@@ -138,8 +143,8 @@ class AttentionProblem(Problem, frozen=True, kw_only=True):
 
 
 def check_problem(problem: AttentionProblem) -> None:
-    """Raise InvalidProblem where sizes are below 1, do not go together or overflow an index, or a name or number
-    is none that the kernels know."""
+    """Raise InvalidProblem where sizes are below 1, do not go together or overflow an index, or a name or
+    number is none that the kernels know."""
     check_sizes(
         problem, ("batch", "heads", "kv_heads", "seq", "kv_seq", "head_dim", "v_head_dim", "capacity")
     )

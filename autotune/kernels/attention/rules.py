@@ -56,7 +56,9 @@ def _fetched(c: Parameters) -> int:
     return count
 
 
-VECTOR_RULES = vector_access(contiguous, "vec4 access needs rows that lie together, in multiples of 4 elements")
+VECTOR_RULES = vector_access(
+    contiguous, "vec4 access needs rows that lie together, in multiples of 4 elements"
+)
 
 NAIVE_RULES = (
     Rule(
@@ -68,6 +70,18 @@ NAIVE_RULES = (
 
 FLASH_RULES = (
     *VECTOR_RULES,
+    Rule(
+        ("staged",),
+        "staging in f32 changes nothing here",
+        lambda p, c: c["staged"] == "storage" or p.dtype == "f16",
+        needed=False,
+    ),
+    Rule(
+        ("k_from", "v_from", "staged"),
+        "nothing is staged",
+        lambda _, c: c["staged"] == "storage" or "workgroup" in (c["k_from"], c["v_from"]),
+        needed=False,
+    ),
     Rule(
         ("tile_q", "thread_q"),
         "tile of queries not a multiple of the register block, or that not of a vec4",
@@ -116,7 +130,8 @@ FLASH_RULES = (
         ("tile_kv", "thread_kv", "thread_v"),
         "columns do not fit those of V",
         lambda p, c: (
-            _tile_v(c) >= min(p.v_head_dim, MAX_COLUMNS) and (c["thread_v"] == 4 or _tile_v(c) < 2 * p.v_head_dim)
+            _tile_v(c) >= min(p.v_head_dim, MAX_COLUMNS)
+            and (c["thread_v"] == 4 or _tile_v(c) < 2 * p.v_head_dim)
         ),
         needed=False,
     ),
@@ -184,14 +199,6 @@ FLASH_RULES = (
         ),
         "too much to carry to workgroup memory at a time",
         lambda _, c: _fetched(c) <= MAX_FETCHED,
-        needed=False,
-    ),
-    Rule(
-        ("k_from", "v_from", "staged"),
-        "staging in f32 changes nothing here",
-        lambda p, c: (
-            c["staged"] == "storage" or (p.dtype == "f16" and "workgroup" in (c["k_from"], c["v_from"]))
-        ),
         needed=False,
     ),
 )
