@@ -97,12 +97,11 @@ def scalar(config):
 
 @pytest.mark.parametrize("name", CONFIGS)
 def test_masks_layouts_and_lengths_are_right(runtime, name):
-    """Every config meets every third feature (every ninth where compiling is slow), each feature three configs."""
+    """Every config meets every fifth feature (every tenth where compiling is slow), each feature two configs."""
     features = list(FEATURES)
     first = list(CONFIGS).index(name)
-    chosen = features if name == "naive" else features[first % 3 :: 3]
     wrong = {}
-    for feature in chosen[first // 3 % 3 :: 3] if slow(runtime) else chosen:
+    for feature in features if name == "naive" else features[first % 5 :: 10 if slow(runtime) else 5]:
         asked = problem(**FEATURES[feature])
         wrong[feature] = run(runtime, asked, CONFIGS[name], specialize=(len(feature) + first) % 2 == 0)
     assert wrong == dict.fromkeys(wrong)
@@ -120,9 +119,8 @@ def test_rows_that_are_no_whole_vec4s_are_right(runtime, name):
     [
         {"head_dim": 4},
         {"head_dim": 40, "seq": 40},
-        {"head_dim": 72, "v_head_dim": 96, "seq": 16},
-        {"head_dim": 256, "seq": 9, "heads": 1},
-        {"head_dim": 512, "seq": 9, "heads": 1},
+        {"head_dim": 80, "v_head_dim": 96, "seq": 16},
+        {"head_dim": 260, "seq": 9, "heads": 1},
         {"heads": 14, "kv_heads": 2, "seq": 1, "kv_seq": 77, "head_dim": 40},
         {"heads": 32, "kv_heads": 8, "seq": 70, "head_dim": 16, "causal": True},
         {"head_dim": 256, "seq": 1, "kv_seq": 300, "heads": 1},
@@ -176,10 +174,10 @@ def test_f16_is_right_or_refused_by_name(runtime, name):
 
 
 def test_products_that_f16_does_not_hold_are_right(runtime):
-    asked = problem(dtype="f16", scale=1e-4, head_dim=16)  # q·k goes up to 10⁵
+    asked = problem(dtype="f16", scale=5e-5, head_dim=64)
     given = ATTENTION.inputs(asked, 1, integers=False)
-    q, k = (given[name].astype(np.float64).reshape(20, 2, 16) for name in "qk")
-    assert np.abs(np.einsum("ihd,jhd->hij", q, k)).max() > np.finfo(np.float16).max / 2
+    q, k = (given[name].astype(np.float64).reshape(20, 2, 64) for name in "qk")
+    assert np.abs(np.einsum("ihd,jhd->hij", q, k)).max() > np.finfo(np.float16).max
     for name in ("naive", "flash", "decode"):
         if not lacks_f16(runtime, asked, CONFIGS[name]):
             assert run(runtime, asked, CONFIGS[name]) is None
@@ -258,9 +256,8 @@ def test_any_masks_lengths_layouts_and_head_counts_are_right(runtime, data):
 MUTANTS = {
     "sums of O are not rescaled": ("flash", r"o_(\d+)_(\d) \*= shrink_\2;", ""),
     "sums of rows are not rescaled": ("flash", r"l_(\d) \*= shrink_\1;", ""),
-    "the maximum is forgotten": ("flash", r"most_(\d) = m_\1;", r"most_\1 = vec4<f32>(NO_KEYS);"),
     "rows take only their own maximum": ("flash", r"most_(\d) = max\(most_\1, row_parts.*", ""),
-    "splits are not rescaled": ("decode", r"total = total \* shrink", "total = total"),
+    "splits are not weighted": ("decode", r"total \+= part_sums(.*) \* weight;", r"total += part_sums\1;"),
     "slots are not weighted": ("decode", r"total \+= slot_sums(.*) \* weight;", r"total += slot_sums\1;"),
     "a key is forgotten": ("flash", r"key >= keys\)", "key + 1u >= keys)"),
 }

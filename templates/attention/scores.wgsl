@@ -75,7 +75,7 @@ fn finish(product: {{ floats }}, place: Place, row: {{ uints }}, key: u32) -> {{
     score = select(score + bias * LOG2_E, {{ floats }}(MASKED), bias <= {{ floats }}(NO_BIAS));
 //# elif mask == "bool"
     let words = {{ uints }}({% for c in lanes %}mask[at{{ "." + c if c }} / 4u]{{ ", " if not loop.last }}{% endfor %});
-    let kept = words >> (at % 4u * 8u) & {{ uints }}(255u);
+    let kept = (words >> (at % 4u * 8u)) & {{ uints }}(255u);
     score = select(score, {{ floats }}(MASKED), kept == {{ uints }}(0u));
 //# endif
     return select(score, {{ floats }}(MASKED), hidden(place.keys, row, key));

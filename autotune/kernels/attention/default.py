@@ -29,7 +29,7 @@ def default(problem: AttentionProblem, profile: DeviceProfile | None) -> Attenti
         return _decode(problem, memory, vector)
     return next(
         config
-        for config in _flash(problem, vector)
+        for config in _flash(problem, vector, unroll=4 if profile is not None and profile.is_cpu else 16)
         if flash_bytes(problem, config) <= memory and config.invocations <= invocations
     )
 
@@ -53,8 +53,8 @@ def _decode(p: AttentionProblem, memory: int, vector: Literal[1, 4]) -> FlashDec
     return FlashDecode(rows=rows, unroll=unroll, steps=steps, **shape)
 
 
-def _flash(p: AttentionProblem, vector: Literal[1, 4]) -> Iterator[Flash]:
-    """Shapes, the best first; the last ones fit anywhere."""
+def _flash(p: AttentionProblem, vector: Literal[1, 4], unroll: int) -> Iterator[Flash]:
+    """Shapes, the best first; the last ones fit anywhere. `unroll` steps are written out at most."""
     width = min(p.v_head_dim, 256)
     # queries, keys, register block of the scores, depth, Q stays, rows of V
     shapes: list[tuple[int, int, int, int, int, bool, int]] = []
@@ -69,9 +69,9 @@ def _flash(p: AttentionProblem, vector: Literal[1, 4]) -> Iterator[Flash]:
         depth = min(tile_d, ceil_div(p.head_dim, 4) * 4)
         while depth % 4:
             depth -= 1
-        unroll = 4
-        while unroll < 16 and depth % (2 * unroll) == 0 and v_rows % (2 * unroll) == 0:
-            unroll *= 2
+        steps = unroll
+        while depth % steps or v_rows % steps:
+            steps //= 2
         yield Flash(
             tile_q=tile_q,
             tile_kv=tile_kv,
@@ -85,7 +85,7 @@ def _flash(p: AttentionProblem, vector: Literal[1, 4]) -> Iterator[Flash]:
             v_rows=v_rows,
             prefetch=False,
             vector=vector,
-            unroll=unroll,
+            unroll=steps,
             pad_p=1,
             staged="storage",
         )

@@ -20,6 +20,8 @@ NO_BIAS = {"f32": -1e30, "f16": -65504.0}
 """Biases of no more than this mask a key."""
 CHUNK = 1 << 20
 """Scores that a thread holds in float64 at a time."""
+_WIDEST = 3e4
+"""Width of the queries where the scale is tiny: f16 holds them."""
 _KINDS: dict[str, type[np.float32] | type[np.float16]] = {"f32": np.float32, "f16": np.float16}
 _UNIT = {"f32": 2.0**-24, "f16": 2.0**-11}
 _SMALLEST = {"f32": 2.0**-126, "f16": 2.0**-14}
@@ -53,7 +55,7 @@ def inputs(p: AttentionProblem, seed: int, *, integers: bool) -> dict[str, Array
     for name in dict.fromkeys(names):
         found[name] = np.full(sizes[name], np.nan, dtype=kind)
     q, k, v = (_view(p, x, found[name]) for x, name in zip("qkv", names, strict=True))
-    width = min(_SPREAD / (p.factor * np.sqrt(p.head_dim)), 1e3)
+    width = min(_SPREAD / (p.factor * np.sqrt(p.head_dim)), _WIDEST)
     q[:] = draw(q.shape, width)
     for values, spread in ((k, _SPREAD), (v, 1.0)):
         drawn = draw(values.shape, spread)
