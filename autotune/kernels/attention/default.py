@@ -58,9 +58,10 @@ def _flash(p: AttentionProblem, vector: Literal[1, 4], unroll: int) -> Iterator[
     width = min(p.v_head_dim, 256)
     # queries, keys, register block of the scores, depth, Q stays, rows of V
     shapes: list[tuple[int, int, int, int, int, bool, int]] = []
-    if p.seq > 32 and max(p.head_dim, p.v_head_dim) <= 80:
+    large = min(p.seq, p.kv_seq) > 32
+    if large and max(p.head_dim, p.v_head_dim) <= 80:
         shapes.append((64, 32, 8, 4, ceil_div(p.head_dim, 4) * 4, True, 32))
-    if p.seq > 32:
+    if large:
         shapes += [(32, 64, 8, 4, 32, True, 16), (32, 64, 8, 4, 16, True, 8)]
     shapes += [(32, 32, 4, 4, 16, True, 16), (32, 32, 4, 4, 16, False, 16)]
     shapes += [(32, 32, 4, 4, 16, False, 8), (16, 32, 4, 4, 8, False, 8), (16, 32, 4, 4, 8, False, 4)]

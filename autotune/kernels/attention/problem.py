@@ -1,6 +1,6 @@
 """What is asked: O = softmax(scale · Q·Kᵀ + …)·V, for each head of each entry of a batch."""
 
-from math import isfinite, sqrt
+from math import isclose, isfinite, sqrt
 from typing import Any, Literal, get_args
 
 from msgspec import structs
@@ -83,7 +83,7 @@ class AttentionProblem(Problem, frozen=True, kw_only=True):
         if self.mask == "none":
             structs.force_setattr(self, "mask_broadcast", "bh")
         check_problem(self)
-        if self.factor == 1 / sqrt(self.head_dim):
+        if isclose(self.factor, 1 / sqrt(self.head_dim), rel_tol=1e-12):
             structs.force_setattr(self, "scale", 0.0)
 
     @property

@@ -7,7 +7,7 @@ from autotune.kernels.base import Parameters, Rule
 from autotune.kernels.sizes import BYTES_LIMIT
 from autotune.kernels.tiles import LANES, vector_access
 
-SMALLEST_TILE = 16
+SMALLEST_TILE = 32
 """Queries or keys of a tile that is never too large."""
 MAX_REGISTERS = 192
 """Scores and sums of O that an invocation may keep."""
