@@ -44,7 +44,15 @@ enable f16;
 //# set components = ["x", "y", "z", "w"]
 //# set k_staged = k_from == "workgroup"
 //# set v_staged = v_from == "workgroup"
+//# set k_pieces = tile_kv * tile_d // 16
+//# set k_steps = (k_pieces + invocations - 1) // invocations
+//# set v_pieces = v_rows * tile_v // 4
+//# set v_steps = (v_pieces + invocations - 1) // invocations
+//# set q_pieces = tile_q * tile_d // 16
+//# set q_steps = (q_pieces + invocations - 1) // invocations
 //# set elementwise = softcap or alibi or mask != "none"
+{% from "attention/flash_carry.wgsl" import fetch_qk, commit_qk, fetch_v, commit_v, turned with context %}
+{% from "attention/flash_products.wgsl" import rows, cols, scores, values with context %}
 {{ "" }}
 {% include "lib/sizes.wgsl" %}
 
@@ -84,148 +92,6 @@ var<workgroup> tile_of_v: array<array<vec4<Staged>, TILE_V / 4u>, V_ROWS>;  // [
 var<workgroup> tile_of_p: array<array<vec4<f32>, PITCH_P>, TILE_KV>;  // [key][query / 4]
 var<workgroup> row_parts: array<array<vec4<f32>, TILE_Q / 4u + 1u>, THREADS_KV>;  // maxima, sums of each invocation
 
-{% macro rows(i) %}y + {{ i * threads_q }}u{% endmacro %}
-{% macro cols(j) %}x + {{ j * threads_kv }}u{% endmacro %}
-{% macro turned(target, x, s, column, kind, factor) %}
-//# for c in range(4)
-        {{ target }}[piece_d + {{ c }}u][{{ column }}] = vec4<{{ kind }}>({% for r in range(4) %}{{ kind }}({{ x }}_{{ s }}_{{ r }}.{{ components[c] }}){{ ", " if r < 3 }}{% endfor %}){{ factor }};
-//# endfor
-{% endmacro %}
-//# set k_pieces = tile_kv * tile_d // 16
-//# set k_steps = (k_pieces + invocations - 1) // invocations
-//# set v_pieces = v_rows * tile_v // 4
-//# set v_steps = (v_pieces + invocations - 1) // invocations
-//# set q_pieces = tile_q * tile_d // 16
-//# set q_steps = (q_pieces + invocations - 1) // invocations
-{% macro fetch_qk(kv0, d0) %}
-        // Memory -> registers: 4×4 blocks of K{{ "" if q_resident else " and Q" }}. Keys past the end are the last one again; they are masked.
-//# if k_staged
-//# for s in range(k_steps)
-        {
-            let piece = invocation + {{ s }}u * INVOCATIONS;
-            let piece_d = {{ d0 }} + piece / (TILE_KV / 4u) * 4u;
-            let key = {{ kv0 }} + key_of(piece % (TILE_KV / 4u));
-//# for r in range(4)
-            fetched_k_{{ s }}_{{ r }} = load_k(k_begin + min(key + {{ r }}u * THREADS_KV, last_key) * sizes.k_row, piece_d);
-//# endfor
-        }
-//# endfor
-//# endif
-//# if not q_resident
-//# for s in range(q_steps)
-        {
-            let piece = invocation + {{ s }}u * INVOCATIONS;
-            let piece_d = {{ d0 }} + piece / (TILE_Q / 4u) * 4u;
-            let row = q0 + piece % (TILE_Q / 4u) * 4u;
-//# for r in range(4)
-            fetched_q_{{ s }}_{{ r }} = load_q(q_row(batch, head, min(row + {{ r }}u, sizes.seq - 1u)), piece_d);
-//# endfor
-        }
-//# endfor
-//# endif
-{% endmacro %}
-{% macro commit_qk() %}
-        // Registers -> workgroup memory, turned around.
-//# if k_staged
-//# for s in range(k_steps)
-        {{ "if (invocation + %du * INVOCATIONS < %du) {" % (s, k_pieces) if k_pieces % invocations else "{" }}
-            let piece = invocation + {{ s }}u * INVOCATIONS;
-            let piece_d = piece / (TILE_KV / 4u) * 4u;
-            let slot = piece % (TILE_KV / 4u);
-{{ turned("tile_of_k", "fetched_k", s, "slot", "Staged", "") }}
-        }
-//# endfor
-//# endif
-//# if not q_resident
-//# for s in range(q_steps)
-        {{ "if (invocation + %du * INVOCATIONS < %du) {" % (s, q_pieces) if q_pieces % invocations else "{" }}
-            let piece = invocation + {{ s }}u * INVOCATIONS;
-            let piece_d = piece / (TILE_Q / 4u) * 4u;
-            let slot = piece % (TILE_Q / 4u);
-{{ turned("tile_of_q", "fetched_q", s, "slot", "f32", " * factor") }}
-        }
-//# endfor
-//# endif
-{% endmacro %}
-{% macro fetch_v(key0) %}
-//# if v_staged
-//# for s in range(v_steps)
-        {
-            let piece = invocation + {{ s }}u * INVOCATIONS;
-            let key = min({{ key0 }} + piece / (TILE_V / 4u), last_key);
-            fetched_v_{{ s }} = load_v(v_begin + key * sizes.v_row, v0 + piece % (TILE_V / 4u) * 4u);
-        }
-//# endfor
-//# endif
-{% endmacro %}
-{% macro commit_v() %}
-//# if v_staged
-//# for s in range(v_steps)
-        {{ "if (invocation + %du * INVOCATIONS < %du) {" % (s, v_pieces) if v_pieces % invocations else "{" }}
-            let piece = invocation + {{ s }}u * INVOCATIONS;
-            tile_of_v[piece / (TILE_V / 4u)][piece % (TILE_V / 4u)] = vec4<Staged>(fetched_v_{{ s }});
-        }
-//# endfor
-//# endif
-{% endmacro %}
-{% macro scores(d0, u0, count) %}
-//# if k_staged
-//# for u in range(count)
-        {
-//# for i in range(quads_q)
-            let q_{{ i }} = tile_of_q[{{ d0 if q_resident }}{{ u0 }}{{ u }}u][{{ rows(i) }}];
-//# endfor
-//# for j in range(quads_kv)
-            let k_{{ j }} = vec4<f32>(tile_of_k[{{ u0 }}{{ u }}u][{{ cols(j) }}]);
-//# endfor
-//# for c in range(thread_kv)
-//# for i in range(quads_q)
-            s_{{ c }}_{{ i }} = fma(q_{{ i }}, vec4<f32>(k_{{ c // 4 }}.{{ components[c % 4] }}), s_{{ c }}_{{ i }});
-//# endfor
-//# endfor
-        }
-//# endfor
-//# else
-//# for u in range(0, count, 4)
-        {
-//# for c in range(thread_kv)
-            let k_{{ c }} = vec4<f32>(load_k(k_row_{{ c }}, {{ d0 }}{{ u0 }}{{ u }}u));
-//# endfor
-//# for step in range(4)
-//# for i in range(quads_q)
-            let q_{{ step }}_{{ i }} = tile_of_q[{{ d0 if q_resident }}{{ u0 }}{{ u + step }}u][{{ rows(i) }}];
-//# endfor
-//# for c in range(thread_kv)
-//# for i in range(quads_q)
-            s_{{ c }}_{{ i }} = fma(q_{{ step }}_{{ i }}, vec4<f32>(k_{{ c }}.{{ components[step] }}), s_{{ c }}_{{ i }});
-//# endfor
-//# endfor
-//# endfor
-        }
-//# endfor
-//# endif
-{% endmacro %}
-{% macro values(r0, u0, count) %}
-//# for u in range(count)
-        {
-//# for i in range(quads_q)
-            let p_{{ i }} = tile_of_p[{{ r0 }}{{ u0 }}{{ u }}u][{{ rows(i) }}];
-//# endfor
-//# for j in range(quads_v)
-//# if v_staged
-            let v_{{ j }} = vec4<f32>(tile_of_v[{{ u0 }}{{ u }}u][{{ cols(j) }}]);
-//# else
-            let v_{{ j }} = vec4<f32>(load_v(v_begin + min(kv0 + {{ r0 }}{{ u0 }}{{ u }}u, last_key) * sizes.v_row, v0 + ({{ cols(j) }}) * 4u));
-//# endif
-//# endfor
-//# for c in range(thread_v)
-//# for i in range(quads_q)
-            o_{{ c }}_{{ i }} = fma(p_{{ i }}, vec4<f32>(v_{{ c // 4 }}.{{ components[c % 4] }}), o_{{ c }}_{{ i }});
-//# endfor
-//# endfor
-        }
-//# endfor
-{% endmacro %}
 // The first key of a slot of K's tile: its four keys lie THREADS_KV apart, so that neighbouring invocations
 // have neighbouring keys, and write neighbouring rows of P.
 fn key_of(slot: u32) -> u32 {
