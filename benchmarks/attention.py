@@ -1,24 +1,33 @@
-"""Attention beside its peers, on one device in one run: times, rates, bandwidth, and ratios.
+"""Attention beside its peers, on one device in one run: times, rates, ratios, shares of the device's peaks.
 
     python benchmarks/attention.py --out benchmarks/results/attention-f32-h200.json
     python benchmarks/attention.py --layouts            # the ways to store Q, K and V, against each other
 
-For each shape it tunes (or takes the cached winner), then times, interleaved, the winner (sizes at run time
-and baked in), the portable default and the naive kernel; then each peer that can be imported:
+For each shape it tunes (or takes the cached winner), then times, interleaved, the winner and the portable
+default, each with sizes at run time and baked in, and the naive kernel; then each peer that can be imported:
 
 * PyTorch's scaled_dot_product_attention, float32 without TF32, its own choice of backend, from a CUDA graph;
 * ONNX Runtime's WebGPU provider, from the difference between two chains of equal MultiHeadAttention nodes.
 
-A shape is BxHxGxQxKxD or with a `c` behind it (causal): batch, heads, KV heads, queries, keys, head dim.
+First of all it measures the device's peaks (ceiling.py). A shape is BxHxGxQxKxD or with a `c` behind it
+(causal): batch, heads, KV heads, queries, keys, head dim.
 """
 
-from pathlib import Path
 from typing import Any, get_args
 
 import click
-import common
 import numpy as np
+from common import compare, shared_options
 from msgspec import structs
+from peers import (
+    Peer,
+    available,
+    graph_seconds,
+    link_seconds,
+    numpy_kind,
+    onnxruntime_with_webgpu,
+    torch_with_cuda,
+)
 
 from autotune import console
 from autotune.kernels import KERNELS
@@ -49,9 +58,9 @@ def problem_of(shape: str, dtype: str) -> AttentionProblem:
     )  # type: ignore[arg-type]
 
 
-def torch_sdpa() -> common.Peer:
+def torch_sdpa() -> Peer:
     """PyTorch's scaled_dot_product_attention, on Q, K and V as [batch][heads][rows][head_dim]."""
-    torch = common.torch_with_cuda()
+    torch = torch_with_cuda()
     from torch.nn.functional import scaled_dot_product_attention
 
     def seconds(p: AttentionProblem) -> float:
@@ -68,14 +77,14 @@ def torch_sdpa() -> common.Peer:
         def call() -> object:
             return scaled_dot_product_attention(q, k, v, is_causal=p.causal, enable_gqa=groups)
 
-        return common.graph_seconds(torch, call, FAMILY.flops(p))
+        return graph_seconds(torch, call, FAMILY.flops(p))
 
     return seconds
 
 
-def onnxruntime() -> common.Peer:
+def onnxruntime() -> Peer:
     """ONNX Runtime WebGPU's MultiHeadAttention; a link's output is the next one's Q."""
-    ort = common.onnxruntime_with_webgpu()
+    ort = onnxruntime_with_webgpu()
     from onnx import helper
 
     def seconds(p: AttentionProblem) -> float:
@@ -97,13 +106,13 @@ def onnxruntime() -> common.Peer:
             ]
             return made, names[-1]
 
-        generator, kind = np.random.default_rng(0), common.numpy_kind(p.dtype)
+        generator, kind = np.random.default_rng(0), numpy_kind(p.dtype)
 
         def rows(count: int) -> Any:
             return generator.standard_normal((p.batch, count, p.heads * p.head_dim)).astype(kind)
 
         weights = {"k": rows(p.kv_seq), "v": rows(p.kv_seq)}
-        return common.link_seconds(ort, chain, {"q": rows(p.seq)}, weights, FAMILY.flops(p))
+        return link_seconds(ort, chain, {"q": rows(p.seq)}, weights, FAMILY.flops(p))
 
     return seconds
 
@@ -111,11 +120,11 @@ def onnxruntime() -> common.Peer:
 PEERS = {"PyTorch SDPA": torch_sdpa, "ORT WebGPU": onnxruntime}
 
 
-def traffic(p: AttentionProblem) -> dict[str, Any]:
+def traffic(p: AttentionProblem) -> int:
     """Bytes of Q, K, V and O, each once."""
     own = p.batch * p.heads * p.seq * (p.head_dim + p.v_head_dim)
     others = p.batch * p.kv_heads * p.kv_seq * (p.head_dim + p.v_head_dim)
-    return {"bytes": (own + others) * DTYPE_BYTES[p.dtype]}
+    return (own + others) * DTYPE_BYTES[p.dtype]
 
 
 def layout_table(rows: list[dict[str, Any]]) -> str:
@@ -134,17 +143,10 @@ def layout_table(rows: list[dict[str, Any]]) -> str:
 
 @click.command()
 @click.option("--shapes", help="Comma-separated shapes; default: the whole suite.")
+@click.option("--dtype", type=click.Choice(["f32", "f16"]), default="f32", show_default=True)
 @click.option("--layouts", is_flag=True, help="Compare the layouts of Q, K and V instead of peers.")
-@common.shared_options
-def main(
-    shapes: str | None,
-    layouts: bool,
-    dtype: str,
-    adapter: str | None,
-    cache_dir: Path | None,
-    tune_seconds: float,
-    out: Path | None,
-) -> None:
+@shared_options
+def main(shapes: str | None, dtype: str, layouts: bool, **options: Any) -> None:
     """Time attention beside its peers."""
     usual = LAYOUT_SHAPES if layouts else SUITE
     problems = [problem_of(shape, dtype) for shape in (shapes.split(",") if shapes else usual)]
@@ -152,18 +154,8 @@ def main(
         problems = [
             structs.replace(problem, layout=layout) for problem in problems for layout in get_args(Layout)
         ]
-    rows = common.compare(
-        FAMILY,
-        problems,
-        {} if layouts else common.peers(PEERS),
-        adapter=adapter,
-        cache_dir=cache_dir,
-        tune_seconds=tune_seconds,
-        out=out,
-        extra=traffic,
-        traffic=True,
-        key="layouts" if layouts else "rows",
-    )
+    others = {} if layouts else available(PEERS)
+    rows = compare(problems, others, traffic, dtype=dtype, **options)
     if layouts:
         click.echo(layout_table(rows))
 

@@ -1,28 +1,38 @@
-"""GEMM beside its peers, on one device in one run: times, rates, and ratios.
+"""GEMM beside its peers, on one device in one run: times, rates, ratios, shares of the device's peaks.
 
-    python benchmarks/gemm.py --out benchmarks/results/gemm-h200.json
+    python benchmarks/gemm.py --dtype f32 --out benchmarks/results/gemm-f32.json
 
 For each shape it tunes (or takes the cached winner), then times, interleaved, the winner and the
 portable default, each with sizes at run time and baked in, and the naive kernel; then each peer that
-can be imported:
-
-* cuBLAS through PyTorch, float32 without TF32, replayed from a CUDA graph;
-* ONNX Runtime's WebGPU provider, from the difference between two chains of equal MatMul nodes.
+can be imported (peers.py). First of all it measures the device's peaks (ceiling.py). For int8 and 4-bit
+weights the peer is f16 in cuBLAS, which is what they stand in for.
 """
 
-from pathlib import Path
 from typing import Any
 
 import click
-import common
 import numpy as np
+from common import compare, shared_options
+from peers import (
+    Peer,
+    available,
+    graph_seconds,
+    link_seconds,
+    numpy_kind,
+    onnxruntime_with_webgpu,
+    torch_with_cuda,
+)
 
-from autotune.kernels import KERNELS
-from autotune.kernels.gemm import GemmProblem
+from autotune.kernels import family_of
+from autotune.kernels.gemm import GEMM, GemmProblem
+from autotune.kernels.gemm_i8.problem import GemmI8Problem
+from autotune.kernels.gemm_q4 import GemmQ4Problem
+from autotune.model import Problem
 
-SQUARE = (256, 512, 1024, 2048, 4096)
-SUITE: list[tuple[int, ...]] = [(size, size, size) for size in SQUARE] + [
-    (8192, 8192, 8192),
+Shape = tuple[int, ...]
+"""M, N, K; with four numbers the first is the batch."""
+SQUARE: list[Shape] = [(size, size, size) for size in (256, 512, 1024, 2048, 4096, 8192)]
+LAYERS: list[Shape] = [
     (1, 4096, 4096),
     (1, 14336, 4096),
     (8, 4096, 4096),
@@ -30,33 +40,37 @@ SUITE: list[tuple[int, ...]] = [(size, size, size) for size in SQUARE] + [
     (128, 4096, 4096),
     (512, 14336, 4096),
     (2048, 4096, 4096),
-    (64, 64, 65536),
-    (1000, 1000, 1000),
-    (1023, 1025, 1027),
-    (32, 512, 512, 64),
 ]
-"""M, N, K; with four numbers the first is the batch."""
-FAMILY = KERNELS["gemm"]
+"""Layers of language models, from one token to many."""
+ODD: list[Shape] = [(64, 64, 65536), (1000, 1000, 1000), (1023, 1025, 1027), (32, 512, 512, 64)]
+SUITES: dict[str, list[Shape]] = {
+    "f32": [*SQUARE, *LAYERS, *ODD],
+    "f16": [*SQUARE, *LAYERS, *ODD],
+    "i8": [*SQUARE[2:5], *LAYERS],
+    "q4": [*LAYERS[:5], (512, 4096, 4096), *LAYERS[5:]],
+}
 
 
-def cublas() -> common.Peer:
+def cublas() -> Peer:
     """PyTorch's matmul. Raises ImportError or RuntimeError where there is no CUDA."""
-    torch = common.torch_with_cuda()
+    torch = torch_with_cuda()
 
     def seconds(problem: GemmProblem) -> float:
         kind = torch.float16 if problem.dtype == "f16" else torch.float32
         batch = () if problem.batch == 1 else (problem.batch,)
         a = torch.rand(*batch, problem.m, problem.k, device="cuda").to(kind) - 0.5
-        b = torch.rand(*batch, problem.k, problem.n, device="cuda").to(kind) - 0.5
+        stored_b = (problem.n, problem.k) if problem.transpose_b else (problem.k, problem.n)
+        b = torch.rand(*batch, *stored_b, device="cuda").to(kind) - 0.5
+        b = b.transpose(-1, -2) if problem.transpose_b else b
         c = torch.empty(*batch, problem.m, problem.n, device="cuda", dtype=kind)
-        return common.graph_seconds(torch, lambda: torch.matmul(a, b, out=c), FAMILY.flops(problem))
+        return graph_seconds(torch, lambda: torch.matmul(a, b, out=c), GEMM.flops(problem))
 
     return seconds
 
 
-def onnxruntime() -> common.Peer:
+def onnxruntime() -> Peer:
     """ONNX Runtime WebGPU's MatMul: links are pairs x·W0·W1, which keep the shapes M×K → M×N → M×K."""
-    ort = common.onnxruntime_with_webgpu()
+    ort = onnxruntime_with_webgpu()
     from onnx import helper
 
     def chain(links: int) -> tuple[list[Any], str]:
@@ -67,7 +81,9 @@ def onnxruntime() -> common.Peer:
         return nodes, names[-1]
 
     def seconds(problem: GemmProblem) -> float:
-        kind = common.numpy_kind(problem.dtype)
+        if problem.transpose_b:
+            raise ValueError("MatMul has no transposed B")
+        kind = numpy_kind(problem.dtype)
         generator = np.random.default_rng(0)
         batch = () if problem.batch == 1 else (problem.batch,)
         weights = {
@@ -75,38 +91,57 @@ def onnxruntime() -> common.Peer:
             "W1": (generator.standard_normal((*batch, problem.n, problem.k)) / problem.n**0.5).astype(kind),
         }
         feeds = {"x": generator.standard_normal((*batch, problem.m, problem.k)).astype(kind)}
-        return common.link_seconds(ort, chain, feeds, weights, 2 * FAMILY.flops(problem)) / 2
+        return link_seconds(ort, chain, feeds, weights, 2 * GEMM.flops(problem)) / 2
 
     return seconds
 
 
 PEERS = {"cuBLAS": cublas, "ORT WebGPU": onnxruntime}
+ALONE = {"i8": ["cuBLAS"], "q4": ["cuBLAS"]}
+"""Types that not every peer stands beside."""
+
+
+def problem_of(dtype: str, shape: Shape, *, transpose_b: bool) -> Problem:
+    """What is asked of us for a shape."""
+    *batch, m, n, k = shape
+    if dtype == "i8":
+        return GemmI8Problem(m=m, n=n, k=k)
+    if dtype == "q4":
+        return GemmQ4Problem(m=m, n=n, k=k)
+    kind: Any = dtype
+    return GemmProblem(m=m, n=n, k=k, batch=batch[0] if batch else 1, dtype=kind, transpose_b=transpose_b)
+
+
+def peer_problem(problem: Any) -> GemmProblem:
+    """What is asked of a peer in its place: the same, or f16 with the same sizes."""
+    if isinstance(problem, GemmProblem):
+        return problem
+    return GemmProblem(m=problem.m, n=problem.n, k=problem.k, dtype="f16")
+
+
+def traffic(problem: Problem) -> int:
+    """Bytes of the matrices of a problem: what has to be read and written once at least."""
+    family = family_of(problem)
+    return sum(family.resources(problem, family.baseline(problem, None))[0].binding_bytes)
+
+
+def _parsed(shapes: str | None, dtype: str) -> list[Shape]:
+    if shapes is None:
+        return SUITES[dtype]
+    parsed = [tuple(map(int, shape.split("x"))) for shape in shapes.split(",")]
+    return [shape * 3 if len(shape) == 1 else shape for shape in parsed]
 
 
 @click.command()
 @click.option("--shapes", help="Comma-separated MxNxK, BxMxNxK or single sizes; default: the whole suite.")
-@common.shared_options
-def main(
-    shapes: str | None,
-    dtype: str,
-    adapter: str | None,
-    cache_dir: Path | None,
-    tune_seconds: float,
-    out: Path | None,
-) -> None:
+@click.option("--dtype", type=click.Choice(list(SUITES)), default="f32", show_default=True)
+@click.option("--transpose-b", is_flag=True, help="B stored N×K, as weights often are (f32, f16).")
+@shared_options
+def main(shapes: str | None, dtype: str, transpose_b: bool, **options: Any) -> None:
     """Time GEMM beside its peers."""
-    wanted: list[tuple[int, ...]] = SUITE
-    if shapes is not None:
-        parsed = [tuple(map(int, shape.split("x"))) for shape in shapes.split(",")]
-        wanted = [shape * 3 if len(shape) == 1 else shape for shape in parsed]
-    problems = [
-        GemmProblem(m=m, n=n, k=k, batch=batch[0] if batch else 1, dtype=dtype)  # type: ignore[arg-type]
-        for *batch, m, n, k in wanted
-    ]
-    others = common.peers(PEERS)
-    common.compare(
-        FAMILY, problems, others, adapter=adapter, cache_dir=cache_dir, tune_seconds=tune_seconds, out=out
-    )
+    problems = [problem_of(dtype, shape, transpose_b=transpose_b) for shape in _parsed(shapes, dtype)]
+    others = available({name: PEERS[name] for name in ALONE.get(dtype, PEERS)})
+    compare(problems, others, traffic, dtype=dtype, stand_in=peer_problem, **options)
 
 
 if __name__ == "__main__":
