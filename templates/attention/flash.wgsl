@@ -23,14 +23,17 @@ enable f16;
 //   q_resident           true: all of Q's tile stays in workgroup memory; false: it comes with K's pieces
 //   k_from, v_from       workgroup: through workgroup memory; storage: straight from memory and its caches
 //   v_rows               rows of V in workgroup memory at a time, e.g. 32
+//   p_sliced             false: all of P's tile in workgroup memory; true: the keys that v_rows of V belong to. Scores
+//                        wait in registers, so that tile_kv, and with it thread_kv, can be large in little memory
+//   along_d              neighbouring invocations along a row of Q or K when it is carried: 1, 2 or 4
 //   prefetch             the next pieces wait in registers while products are computed
 //   vector               elements a memory access moves: 4 or 1
 //   unroll               steps of a product written out, e.g. 16
 //   pad_p                vec4s added to a row of P against bank conflicts, 0 or 1
 //   staged               K and V in workgroup memory: in their type of storage, or f32
 //
-// Two barriers a step where the tiles are as deep as the products: one before P is overwritten (and the maxima
-// can be read), one after.
+// Two barriers a step where the tiles are as deep as the products and P is whole: one before P is overwritten
+// (and the maxima can be read), one after.
 //# set threads_kv = tile_kv // thread_kv
 //# set threads_q = tile_q // thread_q
 //# set invocations = threads_kv * threads_q
@@ -41,6 +44,7 @@ enable f16;
 //# set d_chunks = (head_dim + tile_d - 1) // tile_d
 //# set q_depth = d_chunks * tile_d if q_resident else tile_d
 //# set v_chunks = tile_kv // v_rows
+//# set p_rows = v_rows if p_sliced else tile_kv
 //# set components = ["x", "y", "z", "w"]
 //# set k_staged = k_from == "workgroup"
 //# set v_staged = v_from == "workgroup"
@@ -50,9 +54,14 @@ enable f16;
 //# set v_steps = (v_pieces + invocations - 1) // invocations
 //# set q_pieces = tile_q * tile_d // 16
 //# set q_steps = (q_pieces + invocations - 1) // invocations
+//# set in_pieces = d_chunks > 1 and (k_staged or not q_resident)
+//# set depth = tile_d if in_pieces else d_chunks * tile_d
+//# set steps_d = [unroll, depth] | min
+//# set length = v_rows if v_chunks > 1 and v_staged else tile_kv
+//# set steps_v = [unroll, length] | min
 //# set elementwise = softcap or alibi or mask != "none"
-{% from "attention/flash_carry.wgsl" import fetch_qk, commit_qk, fetch_v, commit_v, turned with context %}
-{% from "attention/flash_products.wgsl" import rows, cols, scores, values with context %}
+{% from "attention/flash_carry.wgsl" import fetch_qk, commit_qk, fetch_v, commit_v, turned, quad_of, slot_of with context %}
+{% from "attention/flash_products.wgsl" import rows, cols, row_part, p_of, scores, values with context %}
 {{ "" }}
 {% include "lib/sizes.wgsl" %}
 
@@ -76,21 +85,26 @@ const THREADS_KV = {{ threads_kv }}u;  // invocations along keys and columns: {{
 const THREADS_Q = {{ threads_q }}u;  // invocations along queries: {{ tile_q }} / {{ thread_q }}
 const INVOCATIONS = {{ invocations }}u;
 const Q_DEPTH = {{ q_depth }}u;
-const PITCH_P = TILE_Q / 4u{{ " + 1u" if pad_p else "" }};
+const PITCH_Q = TILE_Q / 4u{{ " + 1u" if along_d > 1 }};
+const PITCH_K = TILE_KV / 4u{{ " + 1u" if along_d > 1 }};
+const PITCH_P = TILE_Q / 4u{{ " + 1u" if pad_p }};
+const STEPS_V = {{ steps_v }}u;
 
 alias Staged = {{ "f32" if staged == "f32" else dtype }};
 
 // Nested arrays: a constant index is never clamped, and the clamp of a thread's own column is the same
-// expression for every step.
-var<workgroup> tile_of_q: array<array<vec4<f32>, TILE_Q / 4u>, Q_DEPTH>;  // [element][query / 4]
+// expression for every step. So the steps that are written out have a dimension of their own.
+var<workgroup> tile_of_q: array<array<array<vec4<f32>, PITCH_Q>, 4>, Q_DEPTH / 4u>;  // [element / 4][element % 4][query / 4]
 //# if k_staged
-var<workgroup> tile_of_k: array<array<vec4<Staged>, TILE_KV / 4u>, TILE_D>;  // [element][slot]: see key_of
+var<workgroup> tile_of_k: array<array<array<vec4<Staged>, PITCH_K>, 4>, TILE_D / 4u>;  // [element / 4][element % 4][slot]: see key_of
 //# endif
 //# if v_staged
-var<workgroup> tile_of_v: array<array<vec4<Staged>, TILE_V / 4u>, V_ROWS>;  // [key][column / 4]
+var<workgroup> tile_of_v: array<array<array<vec4<Staged>, TILE_V / 4u>, STEPS_V>, V_ROWS / STEPS_V>;  // [key / STEPS_V][key % STEPS_V][column / 4]
 //# endif
-var<workgroup> tile_of_p: array<array<vec4<f32>, PITCH_P>, TILE_KV>;  // [key][query / 4]
+var<workgroup> tile_of_p: array<array<array<vec4<f32>, PITCH_P>, STEPS_V>, {{ p_rows // steps_v }}>;  // [key / STEPS_V][key % STEPS_V][query / 4]
+//# if not p_sliced
 var<workgroup> row_parts: array<array<vec4<f32>, TILE_Q / 4u + 1u>, THREADS_KV>;  // maxima, sums of each invocation
+//# endif
 
 // The first key of a slot of K's tile: its four keys lie THREADS_KV apart, so that neighbouring invocations
 // have neighbouring keys, and write neighbouring rows of P.
@@ -160,10 +174,10 @@ fn main(
 //# if q_resident
     // Q stays: 4×4 blocks, scaled and turned around. Queries past the end are the last one again, never stored.
     for (var piece = invocation; piece < TILE_Q / 4u * (Q_DEPTH / 4u); piece += INVOCATIONS) {
-        let piece_d = piece / (TILE_Q / 4u) * 4u;
-        let slot = piece % (TILE_Q / 4u);
+        let quad = {{ quad_of("piece", "TILE_Q") }};
+        let slot = {{ slot_of("piece", "TILE_Q") }};
 //# for r in range(4)
-        let q_0_{{ r }} = vec4<f32>(load_q(q_row(batch, head, min(q0 + slot * 4u + {{ r }}u, sizes.seq - 1u)), piece_d));
+        let q_0_{{ r }} = vec4<f32>(load_q(q_row(batch, head, min(q0 + slot * 4u + {{ r }}u, sizes.seq - 1u)), quad * 4u));
 //# endfor
 {{ turned("tile_of_q", "q", 0, "slot", "f32", " * factor") }}
     }
@@ -191,7 +205,6 @@ fn main(
 //# endif
 
         // S = Q·Kᵀ.
-//# set in_pieces = d_chunks > 1 and (k_staged or not q_resident)
 //# if in_pieces
         for (var d0 = 0u; d0 < HEAD_DIM; d0 += TILE_D) {
             let more = d0 + TILE_D < HEAD_DIM;
@@ -201,11 +214,11 @@ fn main(
             let next_kv0 = select(kv0 + TILE_KV, kv0, more);
 {{ fetch_qk("next_kv0", "next_d0") }}
 //# endif
-//# if unroll >= tile_d
-{{ scores("d0 + ", "", tile_d) }}
+//# if steps_d == depth
+{{ scores("d0 / 4u + ", "") }}
 //# else
-            for (var u = 0u; u < TILE_D; u += {{ unroll }}u) {
-{{ scores("d0 + ", "u + ", unroll) }}
+            for (var b = 0u; b < TILE_D / 4u; b += {{ steps_d // 4 }}u) {
+{{ scores("d0 / 4u + ", "b + ") }}
             }
 //# endif
             if (more) {
@@ -218,12 +231,11 @@ fn main(
             }
         }
 //# else
-//# set depth = d_chunks * tile_d
-//# if unroll >= depth
-{{ scores("", "", depth) }}
+//# if steps_d == depth
+{{ scores("", "") }}
 //# else
-        for (var u = 0u; u < {{ depth }}u; u += {{ unroll }}u) {
-{{ scores("", "u + ", unroll) }}
+        for (var b = 0u; b < {{ depth // 4 }}u; b += {{ steps_d // 4 }}u) {
+{{ scores("", "b + ") }}
         }
 //# endif
 //# endif
@@ -251,13 +263,18 @@ fn main(
 //# for c in range(1, thread_kv)
         most_{{ i }} = max(most_{{ i }}, s_{{ c }}_{{ i }});
 //# endfor
-        row_parts[x][{{ rows(i) }}] = most_{{ i }};
+//# endfor
+//# if p_sliced and not in_pieces
+        workgroupBarrier();  // sums of the last step still read P's memory
+//# endif
+//# for i in range(quads_q)
+        {{ row_part("x", i) }} = most_{{ i }};
 //# endfor
         workgroupBarrier();
 //# for i in range(quads_q)
         most_{{ i }} = m_{{ i }};
 //# for other in range(threads_kv)
-        most_{{ i }} = max(most_{{ i }}, row_parts[{{ other }}u][{{ rows(i) }}]);
+        most_{{ i }} = max(most_{{ i }}, {{ row_part(other, i) }});
 //# endfor
 //# endfor
 
@@ -271,71 +288,25 @@ fn main(
 //# endfor
 //# endfor
 
-        // P = exp2(S − m). Each invocation sums its own keys; rows are summed up at the end.
-//# for c in range(thread_kv)
-//# for i in range(quads_q)
-        s_{{ c }}_{{ i }} = exp2(s_{{ c }}_{{ i }} - m_{{ i }});
-        l_{{ i }} += s_{{ c }}_{{ i }};
-        tile_of_p[x + {{ c * threads_kv }}u][{{ rows(i) }}] = s_{{ c }}_{{ i }};
-//# endfor
-//# endfor
-//# if not prefetch
-{{ fetch_v("kv0") }}
-//# endif
-{{ commit_v() }}
-//# if k_staged or (not q_resident and d_chunks > 1)
-//# if not prefetch
-{{ fetch_qk("(kv0 + TILE_KV)", "0u") }}
-//# endif
-{{ commit_qk() }}
-//# endif
-        workgroupBarrier();
-
-        // O += P·V.
-//# if v_chunks > 1 and v_staged
-        for (var r0 = 0u; r0 < TILE_KV; r0 += V_ROWS) {
-            let more = r0 + V_ROWS < TILE_KV;
-//# if prefetch
-            if (more) {
-{{ fetch_v("(kv0 + r0 + V_ROWS)") }}
-            }
-//# endif
-//# if unroll >= v_rows
-{{ values("r0 + ", "", v_rows) }}
+//# if p_sliced
+//# include "attention/flash_slices.wgsl"
 //# else
-            for (var u = 0u; u < V_ROWS; u += {{ unroll }}u) {
-{{ values("r0 + ", "u + ", unroll) }}
-            }
-//# endif
-            if (more) {
-                workgroupBarrier();
-//# if not prefetch
-{{ fetch_v("(kv0 + r0 + V_ROWS)") }}
-//# endif
-{{ commit_v() }}
-                workgroupBarrier();
-            }
-        }
-//# else
-//# if unroll >= tile_kv
-{{ values("", "", tile_kv) }}
-//# else
-        for (var u = 0u; u < TILE_KV; u += {{ unroll }}u) {
-{{ values("", "u + ", unroll) }}
-        }
-//# endif
+//# include "attention/flash_whole.wgsl"
 //# endif
     }
 
     // The sums of rows, over all their invocations.
+//# if p_sliced
+    workgroupBarrier();
+//# endif
 //# for i in range(quads_q)
-    row_parts[x][{{ rows(i) }}] = l_{{ i }};
+    {{ row_part("x", i) }} = l_{{ i }};
 //# endfor
     workgroupBarrier();
 //# for i in range(quads_q)
     l_{{ i }} = vec4<f32>();
 //# for other in range(threads_kv)
-    l_{{ i }} += row_parts[{{ other }}u][{{ rows(i) }}];
+    l_{{ i }} += {{ row_part(other, i) }};
 //# endfor
 //# endfor
 //# if sinks

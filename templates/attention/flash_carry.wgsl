@@ -3,9 +3,11 @@ Carrying tiles of Q, K and V from memory to workgroup memory: `fetch` takes them
 there to their tiles, turned around where a tile is k-major. Q and K come in blocks of 4×4, V in vec4s; an
 invocation carries `k_steps`, `q_steps` and `v_steps` of them. Included by flash.wgsl.
 -#}
+{% macro quad_of(piece, tile) %}{% if along_d > 1 %}{{ piece }} % {{ along_d }}u + {{ piece }} / ({{ tile }} / 4u * {{ along_d }}u) * {{ along_d }}u{% else %}{{ piece }} / ({{ tile }} / 4u){% endif %}{% endmacro %}
+{% macro slot_of(piece, tile) %}{{ piece }}{{ " / %du" % along_d if along_d > 1 }} % ({{ tile }} / 4u){% endmacro %}
 {% macro turned(target, x, s, column, kind, factor) %}
 //# for c in range(4)
-        {{ target }}[piece_d + {{ c }}u][{{ column }}] = vec4<{{ kind }}>({% for r in range(4) %}{{ kind }}({{ x }}_{{ s }}_{{ r }}.{{ components[c] }}){{ ", " if r < 3 }}{% endfor %}){{ factor }};
+        {{ target }}[quad][{{ c }}u][{{ column }}] = vec4<{{ kind }}>({% for r in range(4) %}{{ kind }}({{ x }}_{{ s }}_{{ r }}.{{ components[c] }}){{ ", " if r < 3 }}{% endfor %}){{ factor }};
 //# endfor
 {% endmacro %}
 {% macro fetch_qk(kv0, d0) %}
@@ -14,8 +16,8 @@ invocation carries `k_steps`, `q_steps` and `v_steps` of them. Included by flash
 //# for s in range(k_steps)
         {
             let piece = invocation + {{ s }}u * INVOCATIONS;
-            let piece_d = {{ d0 }} + piece / (TILE_KV / 4u) * 4u;
-            let key = {{ kv0 }} + key_of(piece % (TILE_KV / 4u));
+            let piece_d = {{ d0 }} + ({{ quad_of("piece", "TILE_KV") }}) * 4u;
+            let key = {{ kv0 }} + key_of({{ slot_of("piece", "TILE_KV") }});
 //# for r in range(4)
             fetched_k_{{ s }}_{{ r }} = load_k(k_begin + min(key + {{ r }}u * THREADS_KV, last_key) * sizes.k_row, piece_d);
 //# endfor
@@ -26,8 +28,8 @@ invocation carries `k_steps`, `q_steps` and `v_steps` of them. Included by flash
 //# for s in range(q_steps)
         {
             let piece = invocation + {{ s }}u * INVOCATIONS;
-            let piece_d = {{ d0 }} + piece / (TILE_Q / 4u) * 4u;
-            let row = q0 + piece % (TILE_Q / 4u) * 4u;
+            let piece_d = {{ d0 }} + ({{ quad_of("piece", "TILE_Q") }}) * 4u;
+            let row = q0 + {{ slot_of("piece", "TILE_Q") }} * 4u;
 //# for r in range(4)
             fetched_q_{{ s }}_{{ r }} = load_q(q_row(batch, head, min(row + {{ r }}u, sizes.seq - 1u)), piece_d);
 //# endfor
@@ -41,8 +43,8 @@ invocation carries `k_steps`, `q_steps` and `v_steps` of them. Included by flash
 //# for s in range(k_steps)
         {{ "if (invocation + %du * INVOCATIONS < %du) {" % (s, k_pieces) if k_pieces % invocations else "{" }}
             let piece = invocation + {{ s }}u * INVOCATIONS;
-            let piece_d = piece / (TILE_KV / 4u) * 4u;
-            let slot = piece % (TILE_KV / 4u);
+            let quad = {{ quad_of("piece", "TILE_KV") }};
+            let slot = {{ slot_of("piece", "TILE_KV") }};
 {{ turned("tile_of_k", "fetched_k", s, "slot", "Staged", "") }}
         }
 //# endfor
@@ -51,8 +53,8 @@ invocation carries `k_steps`, `q_steps` and `v_steps` of them. Included by flash
 //# for s in range(q_steps)
         {{ "if (invocation + %du * INVOCATIONS < %du) {" % (s, q_pieces) if q_pieces % invocations else "{" }}
             let piece = invocation + {{ s }}u * INVOCATIONS;
-            let piece_d = piece / (TILE_Q / 4u) * 4u;
-            let slot = piece % (TILE_Q / 4u);
+            let quad = {{ quad_of("piece", "TILE_Q") }};
+            let slot = {{ slot_of("piece", "TILE_Q") }};
 {{ turned("tile_of_q", "fetched_q", s, "slot", "f32", " * factor") }}
         }
 //# endfor
@@ -74,7 +76,7 @@ invocation carries `k_steps`, `q_steps` and `v_steps` of them. Included by flash
 //# for s in range(v_steps)
         {{ "if (invocation + %du * INVOCATIONS < %du) {" % (s, v_pieces) if v_pieces % invocations else "{" }}
             let piece = invocation + {{ s }}u * INVOCATIONS;
-            tile_of_v[piece / (TILE_V / 4u)][piece % (TILE_V / 4u)] = vec4<Staged>(fetched_v_{{ s }});
+            tile_of_v[piece / (TILE_V / 4u) / STEPS_V][piece / (TILE_V / 4u) % STEPS_V][piece % (TILE_V / 4u)] = vec4<Staged>(fetched_v_{{ s }});
         }
 //# endfor
 //# endif

@@ -28,6 +28,8 @@ class Flash(Config, frozen=True, kw_only=True, tag="flash"):
     k_from: Literal["workgroup", "storage"]
     v_from: Literal["workgroup", "storage"]
     v_rows: Annotated[int, Meta(ge=1, le=256)]
+    p_sliced: bool
+    along_d: Literal[1, 2, 4]
     unroll: Annotated[int, Meta(ge=4, le=256)]
     prefetch: bool
     pad_p: Literal[0, 1]
@@ -41,6 +43,11 @@ class Flash(Config, frozen=True, kw_only=True, tag="flash"):
     def invocations(self) -> int:
         """Invocations in a workgroup."""
         return self.tile_q // self.thread_q * self.threads_kv
+
+    @property
+    def p_rows(self) -> int:
+        """Keys of P that are in workgroup memory at a time."""
+        return self.v_rows if self.p_sliced else self.tile_kv
 
     @property
     def tile_v(self) -> int:

@@ -84,6 +84,8 @@ def _flash(p: AttentionProblem, vector: Literal[1, 4], unroll: int) -> Iterator[
             k_from="workgroup",
             v_from="workgroup",
             v_rows=v_rows,
+            p_sliced=False,
+            along_d=1,
             prefetch=False,
             vector=vector,
             unroll=steps,

@@ -13,7 +13,7 @@ MAX_REGISTERS = 192
 """Scores and sums of O that an invocation may keep."""
 MAX_FETCHED = 24
 """vec4s that may wait in registers for the next step."""
-MAX_UNROLLED = 4096
+MAX_UNROLLED = 5120
 """Multiply-adds written out."""
 MAX_COLUMNS = 256
 """Columns of V from which on a second column tile may be worth computing the scores again."""
@@ -54,6 +54,11 @@ def _fetched(c: Parameters) -> int:
     if c["v_from"] == "workgroup":
         count += ceil_div(c["v_rows"] * _tile_v(c) // 4, invocations)
     return count
+
+
+def _slices(c: Parameters) -> int:
+    """Times that the product P·V is written out."""
+    return int(c["tile_kv"] // c["v_rows"]) if c["p_sliced"] else 1
 
 
 VECTOR_RULES = vector_access(
@@ -101,6 +106,21 @@ FLASH_RULES = (
         ("tile_kv", "v_rows"),
         "the rows of V in workgroup memory do not divide the tile of keys",
         lambda _, c: c["tile_kv"] % c["v_rows"] == 0,
+    ),
+    Rule(
+        ("tile_kv", "thread_kv", "v_rows", "p_sliced"),
+        "not every invocation has keys in a slice of P",
+        lambda _, c: not c["p_sliced"] or c["v_rows"] % (c["tile_kv"] // c["thread_kv"]) == 0,
+    ),
+    Rule(
+        ("tile_kv", "v_from", "v_rows", "p_sliced"),
+        "P needs no slices",
+        lambda _, c: not c["p_sliced"] or (c["v_from"] == "workgroup" and c["v_rows"] < c["tile_kv"]),
+    ),
+    Rule(
+        ("tile_d", "along_d"),
+        "the depth is not shared evenly by invocations along it",
+        lambda _, c: c["tile_d"] % (4 * c["along_d"]) == 0,
     ),
     Rule(
         ("tile_q",),
@@ -173,9 +193,11 @@ FLASH_RULES = (
         needed=False,
     ),
     Rule(
-        ("thread_q", "thread_kv", "thread_v", "unroll"),
+        ("thread_q", "thread_kv", "thread_v", "tile_kv", "v_rows", "unroll", "p_sliced"),
         "too much unrolled code",
-        lambda _, c: c["unroll"] * c["thread_q"] * (c["thread_kv"] + c["thread_v"]) <= MAX_UNROLLED,
+        lambda _, c: (
+            c["unroll"] * c["thread_q"] * (c["thread_kv"] + _slices(c) * c["thread_v"]) <= MAX_UNROLLED
+        ),
         needed=False,
     ),
     Rule(
