@@ -50,12 +50,12 @@ LAYOUT_SHAPES = ("1x16x16x2048x2048x64", "8x16x16x64x64x64")
 FAMILY = KERNELS["attention"]
 
 
-def problem_of(shape: str, dtype: str) -> AttentionProblem:
+def problem_of(shape: str, dtype: str, accumulate: str = "f32") -> AttentionProblem:
     """The problem that a shape of the command line stands for."""
     b, h, g, q, kv, d = map(int, shape.removesuffix("c").split("x"))
-    return AttentionProblem(
-        batch=b, heads=h, kv_heads=g, seq=q, kv_seq=kv, head_dim=d, causal=shape.endswith("c"), dtype=dtype
-    )  # type: ignore[arg-type]
+    sizes: dict[str, Any] = {"batch": b, "heads": h, "kv_heads": g, "seq": q, "kv_seq": kv, "head_dim": d}
+    kinds: dict[str, Any] = {"dtype": dtype, "accumulate": accumulate}
+    return AttentionProblem(**sizes, **kinds, causal=shape.endswith("c"))
 
 
 def torch_sdpa() -> Peer:
@@ -144,12 +144,14 @@ def layout_table(rows: list[dict[str, Any]]) -> str:
 @click.command()
 @click.option("--shapes", help="Comma-separated shapes; default: the whole suite.")
 @click.option("--dtype", type=click.Choice(["f32", "f16"]), default="f32", show_default=True)
+@click.option("--accumulate", type=click.Choice(["f32", "f16"]), default="f32", show_default=True)
 @click.option("--layouts", is_flag=True, help="Compare the layouts of Q, K and V instead of peers.")
 @shared_options
-def main(shapes: str | None, dtype: str, layouts: bool, **options: Any) -> None:
+def main(shapes: str | None, dtype: str, accumulate: str, layouts: bool, **options: Any) -> None:
     """Time attention beside its peers."""
     usual = LAYOUT_SHAPES if layouts else SUITE
-    problems = [problem_of(shape, dtype) for shape in (shapes.split(",") if shapes else usual)]
+    asked = shapes.split(",") if shapes else usual
+    problems = [problem_of(shape, dtype, accumulate) for shape in asked]
     if layouts:
         problems = [
             structs.replace(problem, layout=layout) for problem in problems for layout in get_args(Layout)

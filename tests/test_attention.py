@@ -37,6 +37,7 @@ def flash(**changes):
         unroll=8,
         prefetch=False,
         pad_p=1,
+        chain=0,
     )
     return structs.replace(config, **changes)
 
@@ -106,6 +107,17 @@ ODD = {
 }
 """Problems whose rows do not come in vec4s."""
 SCALAR = ("flash", "flash-pieces", "flash-straight", "decode")
+
+
+CHAINS = {
+    "whole": flash(tile_q=32, thread_q=8, tile_d=16, chain=8, unroll=16),
+    "slices": flash(
+        tile_kv=32, thread_kv=8, v_rows=8, p_sliced=True, tile_d=4, q_resident=False, unroll=4, chain=4
+    ),
+    "slices-whole-depth": flash(
+        tile_kv=64, thread_kv=8, v_rows=16, p_sliced=True, tile_d=16, unroll=16, chain=16
+    ),
+}
 
 
 def scalar(config):
@@ -189,6 +201,14 @@ def test_f16_is_right_or_refused_by_name(runtime, name):
         asked = problem(dtype="f16", **changes)
         if not lacks_f16(runtime, asked, CONFIGS[name]):
             assert run(runtime, asked, CONFIGS[name]) is None
+
+
+@pytest.mark.parametrize("name", CHAINS)
+def test_products_summed_in_f16_are_right_or_refused_by_name(runtime, name):
+    for changes in ({}, {"causal": True, "lse": True}):
+        asked = problem(seq=70, head_dim=16, dtype="f16", accumulate="f16", **changes)
+        if not lacks_f16(runtime, asked, CHAINS[name]):
+            assert run(runtime, asked, CHAINS[name]) is None
 
 
 def test_products_that_f16_does_not_hold_are_right(runtime):

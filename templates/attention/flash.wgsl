@@ -30,6 +30,7 @@ enable f16;
 //   vector               elements a memory access moves: 4 or 1
 //   unroll               steps of a product written out, e.g. 16
 //   pad_p                vec4s added to a row of P against bank conflicts, 0 or 1
+//   chain                f16 products that are added up in f16 before they are added to a sum in f32; 0: all in f32
 //   staged               K and V in workgroup memory: in their type of storage, or f32
 //
 // Two barriers a step where the tiles are as deep as the products and P is whole: one before P is overwritten
@@ -44,6 +45,7 @@ enable f16;
 //# set d_chunks = (head_dim + tile_d - 1) // tile_d
 //# set q_depth = d_chunks * tile_d if q_resident else tile_d
 //# set v_chunks = tile_kv // v_rows
+//# set parts_in_p = p_sliced and not chain
 //# set p_rows = v_rows if p_sliced else tile_kv
 //# set components = ["x", "y", "z", "w"]
 //# set k_staged = k_from == "workgroup"
@@ -91,18 +93,19 @@ const PITCH_P = TILE_Q / 4u{{ " + 1u" if pad_p }};
 const STEPS_V = {{ steps_v }}u;
 
 alias Staged = {{ "f32" if staged == "f32" else dtype }};
+alias Product = {{ "f16" if chain else "f32" }};
 
 // Nested arrays: a constant index is never clamped, and the clamp of a thread's own column is the same
 // expression for every step. So the steps that are written out have a dimension of their own.
-var<workgroup> tile_of_q: array<array<array<vec4<f32>, PITCH_Q>, 4>, Q_DEPTH / 4u>;  // [element / 4][element % 4][query / 4]
+var<workgroup> tile_of_q: array<array<array<vec4<Product>, PITCH_Q>, 4>, Q_DEPTH / 4u>;  // [element / 4][element % 4][query / 4]
 //# if k_staged
 var<workgroup> tile_of_k: array<array<array<vec4<Staged>, PITCH_K>, 4>, TILE_D / 4u>;  // [element / 4][element % 4][slot]: see key_of
 //# endif
 //# if v_staged
 var<workgroup> tile_of_v: array<array<array<vec4<Staged>, TILE_V / 4u>, STEPS_V>, V_ROWS / STEPS_V>;  // [key / STEPS_V][key % STEPS_V][column / 4]
 //# endif
-var<workgroup> tile_of_p: array<array<array<vec4<f32>, PITCH_P>, STEPS_V>, {{ p_rows // steps_v }}>;  // [key / STEPS_V][key % STEPS_V][query / 4]
-//# if not p_sliced
+var<workgroup> tile_of_p: array<array<array<vec4<Product>, PITCH_P>, STEPS_V>, {{ p_rows // steps_v }}>;  // [key / STEPS_V][key % STEPS_V][query / 4]
+//# if not parts_in_p
 var<workgroup> row_parts: array<array<vec4<f32>, TILE_Q / 4u + 1u>, THREADS_KV>;  // maxima, sums of each invocation
 //# endif
 
@@ -179,7 +182,7 @@ fn main(
 //# for r in range(4)
         let q_0_{{ r }} = vec4<f32>(load_q(q_row(batch, head, min(q0 + slot * 4u + {{ r }}u, sizes.seq - 1u)), quad * 4u));
 //# endfor
-{{ turned("tile_of_q", "q", 0, "slot", "f32", " * factor") }}
+{{ turned("tile_of_q", "q", 0, "slot", "Product", " * factor") }}
     }
 //# endif
 {{ fetch_qk("kv_begin", "0u") }}
@@ -264,7 +267,7 @@ fn main(
         most_{{ i }} = max(most_{{ i }}, s_{{ c }}_{{ i }});
 //# endfor
 //# endfor
-//# if p_sliced and not in_pieces
+//# if parts_in_p and not in_pieces
         workgroupBarrier();  // sums of the last step still read P's memory
 //# endif
 //# for i in range(quads_q)
@@ -296,7 +299,7 @@ fn main(
     }
 
     // The sums of rows, over all their invocations.
-//# if p_sliced
+//# if parts_in_p
     workgroupBarrier();
 //# endif
 //# for i in range(quads_q)

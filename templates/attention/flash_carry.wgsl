@@ -7,7 +7,7 @@ invocation carries `k_steps`, `q_steps` and `v_steps` of them. Included by flash
 {% macro slot_of(piece, tile) %}{{ piece }}{{ " / %du" % along_d if along_d > 1 }} % ({{ tile }} / 4u){% endmacro %}
 {% macro turned(target, x, s, column, kind, factor) %}
 //# for c in range(4)
-        {{ target }}[quad][{{ c }}u][{{ column }}] = vec4<{{ kind }}>({% for r in range(4) %}{{ kind }}({{ x }}_{{ s }}_{{ r }}.{{ components[c] }}){{ ", " if r < 3 }}{% endfor %}){{ factor }};
+        {{ target }}[quad][{{ c }}u][{{ column }}] = vec4<{{ kind }}>(vec4<{{ "f32" if factor else kind }}>({% for r in range(4) %}{{ "f32" if factor else kind }}({{ x }}_{{ s }}_{{ r }}.{{ components[c] }}){{ ", " if r < 3 }}{% endfor %}){{ factor }});
 //# endfor
 {% endmacro %}
 {% macro fetch_qk(kv0, d0) %}
@@ -55,7 +55,7 @@ invocation carries `k_steps`, `q_steps` and `v_steps` of them. Included by flash
             let piece = invocation + {{ s }}u * INVOCATIONS;
             let quad = {{ quad_of("piece", "TILE_Q") }};
             let slot = {{ slot_of("piece", "TILE_Q") }};
-{{ turned("tile_of_q", "fetched_q", s, "slot", "f32", " * factor") }}
+{{ turned("tile_of_q", "fetched_q", s, "slot", "Product", " * factor") }}
         }
 //# endfor
 //# endif

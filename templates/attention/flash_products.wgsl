@@ -5,7 +5,7 @@ The two products of a step, some of their steps written out: S += Q·Kᵀ and O 
 {% macro cols(j) %}x + {{ j * threads_kv }}u{% endmacro %}
 {% macro row_part(x, i) -%}
 {#- What invocation x of a row keeps for the others; where P is sliced, in P's memory. -#}
-{% if p_sliced -%}
+{% if parts_in_p -%}
 {{ p_row(x) }}[{{ rows(i) }}]
 {%- else -%}
 row_parts[{{ x }}{{ "u" if x is number }}][{{ rows(i) }}]
@@ -19,20 +19,37 @@ tile_of_p[({{ row }}) / STEPS_V][({{ row }}) % STEPS_V]
 {%- endif %}
 {%- endmacro %}
 {% macro p_of(c) %}{{ p_row("x + %du" % (c * threads_kv)) }}{% endmacro %}
-{% macro scores(d4, b) %}
-//# if k_staged
-//# for u in range(steps_d)
-        {
+{% macro added(sums, a, b, width, u) %}
+{#- Products of a step: added to sums in f32, or within a chain to sums in f16, and at its end those to the former. -#}
+//# for c in range(width)
 //# for i in range(quads_q)
-            let q_{{ i }} = tile_of_q[{{ d4 if q_resident }}{{ b }}{{ u // 4 }}u][{{ u % 4 }}u][{{ rows(i) }}];
+//# set b_c = "%s_%d_%d.%s" % (b, u, c // 4, components[c % 4])
+//# if not chain
+            {{ sums }}_{{ c }}_{{ i }} = fma({{ a }}_{{ u }}_{{ i }}, vec4<f32>({{ b_c }}), {{ sums }}_{{ c }}_{{ i }});
+//# elif u % chain == 0
+            var h_{{ c }}_{{ i }} = {{ a }}_{{ u }}_{{ i }} * {{ b_c }};
+//# else
+            h_{{ c }}_{{ i }} = fma({{ a }}_{{ u }}_{{ i }}, vec4<f16>({{ b_c }}), h_{{ c }}_{{ i }});
+//# endif
+//# if chain and u % chain == chain - 1
+            {{ sums }}_{{ c }}_{{ i }} += vec4<f32>(h_{{ c }}_{{ i }});
+//# endif
+//# endfor
+//# endfor
+{% endmacro %}
+{% macro scores(d4, b) %}
+//# set links = chain or 1
+//# if k_staged
+//# for first in range(0, steps_d, links)
+        {
+//# for u in range(first, first + links)
+//# for i in range(quads_q)
+            let q_{{ u }}_{{ i }} = tile_of_q[{{ d4 if q_resident }}{{ b }}{{ u // 4 }}u][{{ u % 4 }}u][{{ rows(i) }}];
 //# endfor
 //# for j in range(quads_kv)
-            let k_{{ j }} = vec4<f32>(tile_of_k[{{ b }}{{ u // 4 }}u][{{ u % 4 }}u][{{ cols(j) }}]);
+            let k_{{ u }}_{{ j }} = vec4<Product>(tile_of_k[{{ b }}{{ u // 4 }}u][{{ u % 4 }}u][{{ cols(j) }}]);
 //# endfor
-//# for c in range(thread_kv)
-//# for i in range(quads_q)
-            s_{{ c }}_{{ i }} = fma(q_{{ i }}, vec4<f32>(k_{{ c // 4 }}.{{ components[c % 4] }}), s_{{ c }}_{{ i }});
-//# endfor
+{{ added("s", "q", "k", thread_kv, u) }}
 //# endfor
         }
 //# endfor
@@ -57,22 +74,21 @@ tile_of_p[({{ row }}) / STEPS_V][({{ row }}) % STEPS_V]
 //# endif
 {% endmacro %}
 {% macro values(p_block, v_block) %}
-//# for u in range(steps_v)
+//# set links = chain or 1
+//# for first in range(0, steps_v, links)
         {
+//# for u in range(first, first + links)
 //# for i in range(quads_q)
-            let p_{{ i }} = tile_of_p[{{ p_block }}][{{ u }}u][{{ rows(i) }}];
+            let p_{{ u }}_{{ i }} = tile_of_p[{{ p_block }}][{{ u }}u][{{ rows(i) }}];
 //# endfor
 //# for j in range(quads_v)
 //# if v_staged
-            let v_{{ j }} = vec4<f32>(tile_of_v[{{ v_block }}][{{ u }}u][{{ cols(j) }}]);
+            let v_{{ u }}_{{ j }} = vec4<Product>(tile_of_v[{{ v_block }}][{{ u }}u][{{ cols(j) }}]);
 //# else
-            let v_{{ j }} = vec4<f32>(load_v(v_begin + min(kv0 + {{ v_block }} * STEPS_V + {{ u }}u, last_key) * sizes.v_row, v0 + ({{ cols(j) }}) * 4u));
+            let v_{{ u }}_{{ j }} = vec4<Product>(load_v(v_begin + min(kv0 + {{ v_block }} * STEPS_V + {{ u }}u, last_key) * sizes.v_row, v0 + ({{ cols(j) }}) * 4u));
 //# endif
 //# endfor
-//# for c in range(thread_v)
-//# for i in range(quads_q)
-            o_{{ c }}_{{ i }} = fma(p_{{ i }}, vec4<f32>(v_{{ c // 4 }}.{{ components[c % 4] }}), o_{{ c }}_{{ i }});
-//# endfor
+{{ added("o", "p", "v", thread_v, u) }}
 //# endfor
         }
 //# endfor

@@ -16,7 +16,7 @@
         workgroupBarrier();
 //# for c in range(slice * slice_columns, (slice + 1) * slice_columns)
 //# for i in range(quads_q)
-        {{ p_of(c - slice * slice_columns) }}[{{ rows(i) }}] = s_{{ c }}_{{ i }};
+        {{ p_of(c - slice * slice_columns) }}[{{ rows(i) }}] = vec4<Product>(s_{{ c }}_{{ i }});
 //# endfor
 //# endfor
 {{ commit_v() }}

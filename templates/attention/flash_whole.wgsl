@@ -3,7 +3,7 @@
 //# for i in range(quads_q)
         s_{{ c }}_{{ i }} = exp2(s_{{ c }}_{{ i }} - m_{{ i }});
         l_{{ i }} += s_{{ c }}_{{ i }};
-        {{ p_of(c) }}[{{ rows(i) }}] = s_{{ c }}_{{ i }};
+        {{ p_of(c) }}[{{ rows(i) }}] = vec4<Product>(s_{{ c }}_{{ i }});
 //# endfor
 //# endfor
 //# if not prefetch

@@ -33,6 +33,7 @@ class Flash(Config, frozen=True, kw_only=True, tag="flash"):
     unroll: Annotated[int, Meta(ge=4, le=256)]
     prefetch: bool
     pad_p: Literal[0, 1]
+    chain: Literal[0, 4, 8, 16]
 
     @property
     def threads_kv(self) -> int:

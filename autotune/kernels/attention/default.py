@@ -90,6 +90,7 @@ def _flash(p: AttentionProblem, vector: Literal[1, 4], unroll: int) -> Iterator[
             vector=vector,
             unroll=steps,
             pad_p=1,
+            chain=0,
             staged="storage",
         )
 

@@ -25,6 +25,8 @@ _WIDEST = 3e4
 _KINDS: dict[str, type[np.float32] | type[np.float16]] = {"f32": np.float32, "f16": np.float16}
 _UNIT = {"f32": 2.0**-24, "f16": 2.0**-11}
 _SMALLEST = {"f32": 2.0**-126, "f16": 2.0**-14}
+_SHORT_SUMS = 2.0**-7
+"""Of the usual size of results: what products and short sums in f16 may be off by."""
 _SPREAD = 4.0
 """Width of the data: scores then have a standard deviation of 4/3, so that the largest score of a row keeps
 growing from tile to tile, and what was summed before has to be rescaled by factors far from 1."""
@@ -185,10 +187,17 @@ def tolerance(p: AttentionProblem, expected: Float64) -> Float64:
     tenths of its size, and where a key is missing by about |v|/n: more than 10⁻⁴ for up to thousands of
     keys. ALiBi makes scores large, which rounds them by more. Results below the smallest normal number
     may be stored as zero.
+
+    Products in f16: scaled Q, P and up to sixteen sums of products are each off by some 0.3·2⁻¹¹ of their
+    size, which makes scores off by a thousandth, and O by as much of what is usual in its row; eight times
+    that is allowed.
     """
     large = 4.0 * (p.seq + p.kv_seq) if p.alibi else 0.0
+    short = _SHORT_SUMS if p.accumulate == "f16" else 0.0
     summed = 2.0**-24 * (320.0 + large)
     if expected.ndim == 3:  # logarithms of sums
-        return np.asarray(summed + 2.0**-20 * np.abs(expected), dtype=np.float64)
+        return np.asarray(summed + short + 2.0**-20 * np.abs(expected), dtype=np.float64)
     stored = 2.0 * _UNIT[p.dtype] * np.abs(expected) + _SMALLEST[p.dtype]
-    return np.asarray(summed + stored, dtype=np.float64)
+    squares = np.square(expected)
+    usual = np.sqrt(np.maximum(squares.mean(axis=-1, keepdims=True), squares.mean()))
+    return np.asarray(summed + stored + short * usual, dtype=np.float64)

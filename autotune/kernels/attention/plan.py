@@ -126,12 +126,13 @@ def flash_bytes(problem: AttentionProblem, c: Flash) -> int:
     """Workgroup memory of the flash kernel."""
     staged = 4 if c.staged == "f32" else DTYPE_BYTES[problem.dtype]
     pad = 1 if c.along_d > 1 else 0
+    product = 2 if c.chain else 4
     return (
-        c.q_depth(problem.head_dim) * (c.tile_q // 4 + pad) * 16
+        c.q_depth(problem.head_dim) * (c.tile_q // 4 + pad) * 4 * product
         + (c.tile_d * (c.tile_kv // 4 + pad) * 4 * staged if c.k_from == "workgroup" else 0)
         + (c.v_rows * c.tile_v * staged if c.v_from == "workgroup" else 0)
-        + c.p_rows * (c.tile_q // 4 + c.pad_p) * 16
-        + (0 if c.p_sliced else c.threads_kv * (c.tile_q // 4 + 1) * 16)
+        + c.p_rows * (c.tile_q // 4 + c.pad_p) * 4 * product
+        + (0 if c.p_sliced and not c.chain else c.threads_kv * (c.tile_q // 4 + 1) * 16)
     )
 
 

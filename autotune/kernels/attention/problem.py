@@ -50,7 +50,8 @@ class AttentionProblem(Problem, frozen=True, kw_only=True):
     O is bshd for packed ones. `lse` adds an output [batch][heads][seq] in f32: the natural logarithm of the
     sum that the softmax divides by; −1e30 for a query that sees nothing.
 
-    `dtype` is the type of Q, K, V, O and a bias; products, sums and softmax are f32.
+    `dtype` is the type of Q, K, V, O and a bias; products, sums and softmax are f32. `accumulate` "f16" lets
+    scaled Q and P be rounded to f16, and short sums of their products; the softmax and all else stay f32.
     """
 
     heads: Size
@@ -73,6 +74,7 @@ class AttentionProblem(Problem, frozen=True, kw_only=True):
     lengths: bool = False
     sinks: bool = False
     lse: bool = False
+    accumulate: Dtype = "f32"
 
     def __post_init__(self) -> None:
         """One problem has one spelling: zeros become what they stand for."""
@@ -148,10 +150,18 @@ def check_problem(problem: AttentionProblem) -> None:
     check_sizes(
         problem, ("batch", "heads", "kv_heads", "seq", "kv_seq", "head_dim", "v_head_dim", "capacity")
     )
-    for name, kinds in {"dtype": Dtype, "layout": Layout, "mask": Mask, "mask_broadcast": Broadcast}.items():
+    for name, kinds in {
+        "dtype": Dtype,
+        "layout": Layout,
+        "mask": Mask,
+        "mask_broadcast": Broadcast,
+        "accumulate": Dtype,
+    }.items():
         if getattr(problem, name) not in get_args(kinds):
             known = ", ".join(get_args(kinds))
             raise InvalidProblem(f"{name} must be one of {known}, not {getattr(problem, name)!r}")
+    if problem.accumulate not in ("f32", problem.dtype):
+        raise InvalidProblem(f"{problem.dtype} elements cannot accumulate in {problem.accumulate}; use f32")
     if problem.heads % problem.kv_heads:
         raise InvalidProblem(f"{problem.heads} heads cannot share {problem.kv_heads} KV heads evenly")
     if problem.capacity < problem.kv_seq:
@@ -200,6 +210,7 @@ def label(problem: AttentionProblem) -> str:
             ("lengths", p.lengths),
             ("sinks", p.sinks),
             ("lse", p.lse),
+            (f"sum{p.accumulate}", p.accumulate != "f32"),
         )
         if given
     ]

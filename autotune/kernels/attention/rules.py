@@ -118,6 +118,22 @@ FLASH_RULES = (
         lambda _, c: not c["p_sliced"] or (c["v_from"] == "workgroup" and c["v_rows"] < c["tile_kv"]),
     ),
     Rule(
+        ("chain", "staged", "k_from", "v_from"),
+        "sums in f16 need f16 elements in workgroup memory, and a problem that allows them",
+        lambda p, c: (
+            not c["chain"]
+            or (
+                (p.accumulate == "f16" and c["staged"] == "storage")
+                and (c["k_from"], c["v_from"]) == ("workgroup", "workgroup")
+            )
+        ),
+    ),
+    Rule(
+        ("chain", "tile_d", "v_rows", "unroll"),
+        "a chain of products does not divide the steps that are written out",
+        lambda _, c: not c["chain"] or not any(c[n] % c["chain"] for n in ("tile_d", "v_rows", "unroll")),
+    ),
+    Rule(
         ("tile_d", "along_d"),
         "the depth is not shared evenly by invocations along it",
         lambda _, c: c["tile_d"] % (4 * c["along_d"]) == 0,
