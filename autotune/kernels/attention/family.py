@@ -35,6 +35,7 @@ _MINOR = (
     "lengths",
     "sinks",
     "lse",
+    "accumulate",
     "scale",
     "softcap",
 )
@@ -50,6 +51,7 @@ class Attention(Family):
     samples = {  # noqa: RUF012
         "f32": AttentionProblem(heads=2, seq=40, head_dim=8),
         "f16": AttentionProblem(heads=2, seq=40, head_dim=8, dtype="f16"),
+        "f16, f16 sums": AttentionProblem(heads=2, seq=40, head_dim=8, dtype="f16", accumulate="f16"),
         "f32, decode": AttentionProblem(batch=2, heads=4, kv_heads=2, seq=1, kv_seq=70, head_dim=16),
         "f32, causal, packed, with everything": AttentionProblem(
             batch=2,
@@ -97,6 +99,7 @@ class Attention(Family):
         Option("capacity", "Rows that K and V have room for, as in a cache; 0: no more than keys.", int, 0),
         Option("sinks", "Each head has one more score, which adds nothing.", bool, False),
         Option("lse", "The logarithm of each softmax's sum as a second output.", bool, False),
+        Option("accumulate", "Type of products and of short sums; others are f32.", ("f32", "f16"), "f32"),
         Option("decode", "One query; --seq (or --kv-seq) says how many keys.", bool, False),
     )
 
