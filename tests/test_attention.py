@@ -330,6 +330,9 @@ def test_every_kind_of_text_is_valid_for_tint_within_the_base_limits(tint):
         chosen = scalar(config) if kind in ODD else config
         plan = ATTENTION.plan(asked, chosen, specialize=index % 3 == 0)
         texts |= {f"{name} {kind} {i}": step.wgsl for i, step in enumerate(plan.passes)}
+    asked = problem(dtype="f16", accumulate="f16", head_dim=16)
+    for name, config in CHAINS.items():
+        texts[f"{name} chain"] = ATTENTION.plan(asked, config, specialize=False).passes[0].wgsl
     for dtype, head_dim, seq in product(("f32", "f16"), (3, 64, 128, 256, 512), (1, 64, 4096)):
         asked = AttentionProblem(heads=8, kv_heads=2, seq=seq, kv_seq=4096, head_dim=head_dim, dtype=dtype)
         plan = ATTENTION.plan(asked, ATTENTION.default(asked, None), specialize=False)

@@ -14,7 +14,7 @@ from autotune.model import DeviceProfile
 
 DECODE_QUERIES = 8
 """Queries up to which K and V are streamed past all of them."""
-WANTED = 512
+WANTED = 256
 """Workgroups to aim for when keys are split."""
 
 
