@@ -15,7 +15,7 @@ from autotune.model import DeviceProfile
 DECODE_QUERIES = 8
 """Queries up to which K and V are streamed past all of them."""
 WANTED = 256
-"""Workgroups to aim for when keys are split."""
+"""Workgroups to aim for."""
 
 
 def default(problem: AttentionProblem, profile: DeviceProfile | None) -> AttentionConfig:
@@ -27,9 +27,10 @@ def default(problem: AttentionProblem, profile: DeviceProfile | None) -> Attenti
     few = problem.seq <= DECODE_QUERIES and problem.seq * problem.group <= DECODE_ROWS
     if few and ceil_div(problem.v_head_dim, 4) <= 128:
         return _decode(problem, memory, vector)
+    slow = profile is not None and profile.is_cpu  # compiles long texts slowly
     return next(
         config
-        for config in _flash(problem, vector, unroll=4 if profile is not None and profile.is_cpu else 16)
+        for config in (*(() if slow else _wide(problem, vector)), *_flash(problem, vector, 4 if slow else 16))
         if flash_bytes(problem, config) <= memory and config.invocations <= invocations
     )
 
@@ -53,46 +54,82 @@ def _decode(p: AttentionProblem, memory: int, vector: Literal[1, 4]) -> FlashDec
     return FlashDecode(rows=rows, unroll=unroll, steps=steps, **shape)
 
 
+def _wide(p: AttentionProblem, vector: Literal[1, 4]) -> Iterator[Flash]:
+    """Wide blocks of scores, P in slices, where heads are short enough and there is work for every shape."""
+    widest = max(p.head_dim, p.v_head_dim)
+    # queries, keys, keys of an invocation, depth, rows of V, steps written out; by how fast they are
+    if widest <= 64:
+        shapes = [(128, 64, 8, 16, 16, 16)] if p.accumulate == "f16" else [(128, 64, 8, 16, 8, 8)]
+        shapes += [(128, 64, 8, 8, 8, 8), (64, 128, 8, 16, 16, 8), (64, 64, 8, 8, 8, 8)]
+    elif widest <= 128:
+        shapes = [(128, 128, 8, 32, 32, 16)] if p.accumulate == "f16" else [(128, 64, 4, 32, 16, 16)]
+        shapes += [(128, 128, 8, 16, 16, 8), (64, 128, 8, 8, 16, 8)]
+    else:
+        return
+    for tile_q, tile_kv, thread_kv, tile_d, v_rows, unroll in shapes:
+        tiles = p.batch * p.heads * ceil_div(p.seq, tile_q)
+        if 2 * p.seq <= tile_q or 2 * p.kv_seq <= tile_kv or (tile_q > 64 and tiles < WANTED):
+            continue
+        yield _flash_config(
+            p,
+            vector,
+            tile_q=tile_q,
+            tile_kv=tile_kv,
+            thread_q=8,
+            thread_kv=thread_kv,
+            tile_d=tile_d,
+            v_rows=v_rows,
+            unroll=unroll,
+            p_sliced=True,
+            prefetch=True,
+            along_d=2,
+            chain=16 if p.accumulate == "f16" and unroll == 16 else 0,
+        )
+
+
 def _flash(p: AttentionProblem, vector: Literal[1, 4], unroll: int) -> Iterator[Flash]:
-    """Shapes, the best first; the last ones fit anywhere. `unroll` steps are written out at most."""
-    width = min(p.v_head_dim, 256)
+    """Other shapes, the best first; the last ones fit anywhere. `unroll` steps are written out at most."""
     # queries, keys, register block of the scores, depth, Q stays, rows of V
     shapes: list[tuple[int, int, int, int, int, bool, int]] = []
     large = min(p.seq, p.kv_seq) > 32
     if large and max(p.head_dim, p.v_head_dim) <= 80:
-        shapes.append((64, 32, 8, 4, ceil_div(p.head_dim, 4) * 4, True, 32))
+        shapes.append((64, 32, 4, 4, ceil_div(p.head_dim, 4) * 4, True, 32))
     if large:
         shapes += [(32, 64, 8, 4, 32, True, 16), (32, 64, 8, 4, 16, True, 8)]
     shapes += [(32, 32, 4, 4, 16, True, 16), (32, 32, 4, 4, 16, False, 16)]
     shapes += [(32, 32, 4, 4, 16, False, 8), (16, 32, 4, 4, 8, False, 8), (16, 32, 4, 4, 8, False, 4)]
     for tile_q, tile_kv, thread_q, thread_kv, tile_d, resident, v_rows in shapes:
-        threads_kv = tile_kv // thread_kv
-        depth = min(tile_d, ceil_div(p.head_dim, 4) * 4)
-        while depth % 4:
-            depth -= 1
-        steps = unroll
-        while depth % steps or v_rows % steps:
-            steps //= 2
-        yield Flash(
+        yield _flash_config(
+            p,
+            vector,
             tile_q=tile_q,
             tile_kv=tile_kv,
             thread_q=thread_q,
             thread_kv=thread_kv,
-            thread_v=4 * ceil_div(width, 4 * threads_kv),
-            tile_d=depth,
-            q_resident=resident or depth >= p.head_dim,
-            k_from="workgroup",
-            v_from="workgroup",
+            tile_d=tile_d,
             v_rows=v_rows,
-            p_sliced=False,
-            along_d=1,
-            prefetch=False,
-            vector=vector,
-            unroll=steps,
-            pad_p=1,
-            chain=0,
-            staged="storage",
+            unroll=unroll,
+            q_resident=resident,
         )
+
+
+def _flash_config(p: AttentionProblem, vector: Literal[1, 4], **shape: Any) -> Flash:
+    """Fit a shape to the head dims: its depth, the columns of O, and the steps that are written out."""
+    usual = {"q_resident": False, "p_sliced": False, "prefetch": False, "along_d": 1, "chain": 0} | shape
+    threads_kv = usual["tile_kv"] // usual["thread_kv"]
+    least = 4 * usual["along_d"]
+    depth = min(usual["tile_d"], ceil_div(p.head_dim, least) * least)
+    if depth % 16:
+        usual["chain"] = 0
+    while depth % usual["unroll"] or usual["v_rows"] % usual["unroll"]:
+        usual["unroll"] //= 2
+    fitted = {
+        "tile_d": depth,
+        "q_resident": usual["q_resident"] or depth >= p.head_dim,
+        "thread_v": 4 * ceil_div(min(p.v_head_dim, 256), 4 * threads_kv),
+    }
+    others = {"vector": vector, "k_from": "workgroup", "v_from": "workgroup", "pad_p": 1, "staged": "storage"}
+    return Flash(**others | usual | fitted)
 
 
 def _power_of_two_from(least: int) -> int:

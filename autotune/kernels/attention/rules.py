@@ -11,6 +11,8 @@ SMALLEST_TILE = 32
 """Queries or keys of a tile that is never too large."""
 MAX_REGISTERS = 192
 """Scores and sums of O that an invocation may keep."""
+MIN_SLICED = 32
+"""Scores of an invocation from which on they may wait in registers for their slice."""
 MAX_FETCHED = 24
 """vec4s that may wait in registers for the next step."""
 MAX_UNROLLED = 5120
@@ -116,6 +118,18 @@ FLASH_RULES = (
         ("tile_kv", "v_from", "v_rows", "p_sliced"),
         "P needs no slices",
         lambda _, c: not c["p_sliced"] or (c["v_from"] == "workgroup" and c["v_rows"] < c["tile_kv"]),
+    ),
+    Rule(
+        ("p_sliced", "pad_p"),
+        "slices of P are small enough for a pad",
+        lambda _, c: not c["p_sliced"] or c["pad_p"] == 1,
+        needed=False,
+    ),
+    Rule(
+        ("p_sliced", "thread_q", "thread_kv"),
+        "slices are for wide blocks of scores",
+        lambda _, c: not c["p_sliced"] or c["thread_q"] * c["thread_kv"] >= MIN_SLICED,
+        needed=False,
     ),
     Rule(
         ("chain", "staged", "k_from", "v_from"),
