@@ -25,7 +25,8 @@ enable f16;
 //   v_rows               rows of V in workgroup memory at a time, e.g. 32
 //   p_sliced             false: all of P's tile in workgroup memory; true: the keys that v_rows of V belong to. Scores
 //                        wait in registers, so that tile_kv, and with it thread_kv, can be large in little memory
-//   along_d              neighbouring invocations along a row of Q or K when it is carried: 1, 2 or 4
+//   along_d              neighbouring invocations along a row of Q or K when it is carried: 1, 2 or 4; from 2 on, rows
+//                        of their tiles have a pad of one vec4
 //   prefetch             the next pieces wait in registers while products are computed
 //   vector               elements a memory access moves: 4 or 1
 //   unroll               steps of a product written out, e.g. 16
@@ -34,7 +35,7 @@ enable f16;
 //   staged               K and V in workgroup memory: in their type of storage, or f32
 //
 // Two barriers a step where the tiles are as deep as the products and P is whole: one before P is overwritten
-// (and the maxima can be read), one after.
+// (and the maxima can be read), one after. With slices two a slice more, in exchange for more products between loads.
 //# set threads_kv = tile_kv // thread_kv
 //# set threads_q = tile_q // thread_q
 //# set invocations = threads_kv * threads_q

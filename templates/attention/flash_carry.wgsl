@@ -2,6 +2,9 @@
 Carrying tiles of Q, K and V from memory to workgroup memory: `fetch` takes them into registers, `commit` from
 there to their tiles, turned around where a tile is k-major. Q and K come in blocks of 4×4, V in vec4s; an
 invocation carries `k_steps`, `q_steps` and `v_steps` of them. Included by flash.wgsl.
+
+Which block: neighbours go along the rows of the tile, `along_d` of them at a time along an element's neighbours.
+More of them together read more of a row's bytes at once; the pad of the tile then keeps their stores apart.
 -#}
 {% macro quad_of(piece, tile) %}{% if along_d > 1 %}{{ piece }} % {{ along_d }}u + {{ piece }} / ({{ tile }} / 4u * {{ along_d }}u) * {{ along_d }}u{% else %}{{ piece }} / ({{ tile }} / 4u){% endif %}{% endmacro %}
 {% macro slot_of(piece, tile) %}{{ piece }}{{ " / %du" % along_d if along_d > 1 }} % ({{ tile }} / 4u){% endmacro %}

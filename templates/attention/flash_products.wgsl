@@ -1,8 +1,18 @@
 {#-
-The two products of a step, some of their steps written out: S += Q·Kᵀ and O += P·V. Included by flash.wgsl.
+The two products of a step, some of their steps written out: S += Q·Kᵀ and O += P·V; and where invocations find
+their rows and columns. Included by flash.wgsl.
 -#}
 {% macro rows(i) %}y + {{ i * threads_q }}u{% endmacro %}
 {% macro cols(j) %}x + {{ j * threads_kv }}u{% endmacro %}
+{% macro p_row(row) -%}
+{#- A key's row of P's tile. -#}
+{% if row is number -%}
+tile_of_p[{{ row // steps_v }}u][{{ row % steps_v }}u]
+{%- else -%}
+tile_of_p[({{ row }}) / STEPS_V][({{ row }}) % STEPS_V]
+{%- endif %}
+{%- endmacro %}
+{% macro p_of(c) %}{{ p_row("x + %du" % (c * threads_kv)) }}{% endmacro %}
 {% macro row_part(x, i) -%}
 {#- What invocation x of a row keeps for the others; where P is sliced, in P's memory. -#}
 {% if parts_in_p -%}
@@ -11,14 +21,6 @@ The two products of a step, some of their steps written out: S += Q·Kᵀ and O 
 row_parts[{{ x }}{{ "u" if x is number }}][{{ rows(i) }}]
 {%- endif %}
 {%- endmacro %}
-{% macro p_row(row) -%}
-{% if row is number -%}
-tile_of_p[{{ row // steps_v }}u][{{ row % steps_v }}u]
-{%- else -%}
-tile_of_p[({{ row }}) / STEPS_V][({{ row }}) % STEPS_V]
-{%- endif %}
-{%- endmacro %}
-{% macro p_of(c) %}{{ p_row("x + %du" % (c * threads_kv)) }}{% endmacro %}
 {% macro added(sums, a, b, width, u) %}
 {#- Products of a step: added to sums in f32, or within a chain to sums in f16, and at its end those to the former. -#}
 //# for c in range(width)
