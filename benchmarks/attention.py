@@ -157,7 +157,7 @@ def main(shapes: str | None, dtype: str, accumulate: str, layouts: bool, **optio
             structs.replace(problem, layout=layout) for problem in problems for layout in get_args(Layout)
         ]
     others = {} if layouts else available(PEERS)
-    rows = compare(problems, others, traffic, dtype=dtype, **options)
+    rows = compare(problems, others, traffic, dtype=dtype, multiplied=accumulate, **options)
     if layouts:
         click.echo(layout_table(rows))
 

@@ -90,6 +90,7 @@ def compare(
     traffic: Callable[[Any], int],
     *,
     dtype: str,
+    multiplied: str,
     adapter: str | None,
     cache_dir: Path | None,
     tune_seconds: float,
@@ -98,7 +99,8 @@ def compare(
 ) -> list[dict[str, Any]]:
     """Time each problem beside the peers, write the rows as they come, and print the table and the means.
 
-    `traffic` gives the bytes that have to move once at least; `stand_in` what a peer is asked for.
+    `traffic` gives the bytes that have to move once at least, `multiplied` is the type of the products,
+    `stand_in` gives what a peer is asked for.
     """
     peaks = ceiling(adapter)
     rows: list[dict[str, Any]] = []
@@ -106,10 +108,10 @@ def compare(
         row = ours(problem, adapter, cache_dir, tune_seconds) | {"bytes": traffic(problem)}
         row["seconds"] |= run_peers(others, stand_in(problem), row["label"])
         rows.append(row)
-        click.echo(table([row], list(others), dtype, peaks).splitlines()[-1], err=True)
+        click.echo(table([row], list(others), multiplied, peaks).splitlines()[-1], err=True)
         if out is not None:
             _write(out, dtype, peaks, rows)
-    click.echo(table(rows, list(others), dtype, peaks))
+    click.echo(table(rows, list(others), multiplied, peaks))
     click.echo(f"\n{peaks_line(peaks)}\n")
     click.echo(means(rows, list(others)))
     return rows

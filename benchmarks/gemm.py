@@ -141,7 +141,8 @@ def main(shapes: str | None, dtype: str, transpose_b: bool, **options: Any) -> N
     """Time GEMM beside its peers."""
     problems = [problem_of(dtype, shape, transpose_b=transpose_b) for shape in _parsed(shapes, dtype)]
     others = available({name: PEERS[name] for name in ALONE.get(dtype, PEERS)})
-    compare(problems, others, traffic, dtype=dtype, stand_in=peer_problem, **options)
+    multiplied = "i8" if dtype == "i8" else "f32"  # 4-bit weights and f16 elements are multiplied as f32
+    compare(problems, others, traffic, dtype=dtype, multiplied=multiplied, stand_in=peer_problem, **options)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """A good config without tuning, for any device: legal wherever WebGPU's base limits hold."""
 
 from collections.abc import Iterator
+from itertools import chain
 from typing import Any, Literal
 
 from autotune.expression import ceil_div
@@ -28,11 +29,10 @@ def default(problem: AttentionProblem, profile: DeviceProfile | None) -> Attenti
     if few and ceil_div(problem.v_head_dim, 4) <= 128:
         return _decode(problem, memory, vector)
     slow = profile is not None and profile.is_cpu  # compiles long texts slowly
-    return next(
-        config
-        for config in (*(() if slow else _wide(problem, vector)), *_flash(problem, vector, 4 if slow else 16))
-        if flash_bytes(problem, config) <= memory and config.invocations <= invocations
+    shapes = (
+        _flash(problem, vector, unroll=4) if slow else chain(_wide(problem, vector), _flash(problem, vector))
     )
+    return next(c for c in shapes if flash_bytes(problem, c) <= memory and c.invocations <= invocations)
 
 
 def _decode(p: AttentionProblem, memory: int, vector: Literal[1, 4]) -> FlashDecode:
@@ -87,7 +87,7 @@ def _wide(p: AttentionProblem, vector: Literal[1, 4]) -> Iterator[Flash]:
         )
 
 
-def _flash(p: AttentionProblem, vector: Literal[1, 4], unroll: int) -> Iterator[Flash]:
+def _flash(p: AttentionProblem, vector: Literal[1, 4], unroll: int = 16) -> Iterator[Flash]:
     """Other shapes, the best first; the last ones fit anywhere. `unroll` steps are written out at most."""
     # queries, keys, register block of the scores, depth, Q stays, rows of V
     shapes: list[tuple[int, int, int, int, int, bool, int]] = []
