@@ -7,6 +7,7 @@
 
 from typing import TYPE_CHECKING, Any
 
+from autotune.kernels.attention import AttentionProblem
 from autotune.kernels.gemm import GemmProblem
 from autotune.kernels.gemm_i8 import GemmI8Problem
 from autotune.kernels.gemm_q4 import GemmQ4Problem
@@ -16,7 +17,15 @@ from autotune.plans import render
 if TYPE_CHECKING:
     from autotune.tuner import tune
 
-__all__ = ["GemmI8Problem", "GemmProblem", "GemmQ4Problem", "best_config", "render", "tune"]
+__all__ = [
+    "AttentionProblem",
+    "GemmI8Problem",
+    "GemmProblem",
+    "GemmQ4Problem",
+    "best_config",
+    "render",
+    "tune",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -108,6 +108,7 @@ def manifest(problem: Problem, answer: Answer, plan: Plan, files: list[str]) -> 
         "scalars": plan.scalars,
         "sizesBakedIn": baked,
         "sizeMultiples": {} if baked else plan.multiples,
+        "sizesFixed": [] if baked else list(plan.fixed),
         "uniform": [
             {"name": name, "type": "u32" if name in plan.sizes else "f32", "offset": 4 * i}
             for i, name in enumerate(plan.uniform)

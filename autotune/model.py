@@ -122,6 +122,8 @@ class Plan(Struct, frozen=True, kw_only=True):
     features: tuple[str, ...] = ()
     multiples: dict[str, int] = {}
     """Sizes the kernel accepts: each named size must be a multiple of the number."""
+    fixed: tuple[str, ...] = ()
+    """Sizes that the text has as constants: it is right for these values alone."""
 
 
 class Measurement(Struct, frozen=True, kw_only=True):

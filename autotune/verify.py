@@ -65,8 +65,8 @@ def prepare(
             before = np.where(np.isnan(there), poison, there.view(poison.dtype))
         contents[name] = _guarded(before, largest, poison)
     tolerance = {name: family.tolerance(problem, values) for name, values in expected.items()}
-    if integers:
-        limit = family.exact_up_to(problem)
+    limit = family.exact_up_to(problem) if integers else 0.0
+    if limit > 0:
         tolerance = {
             name: np.where(np.abs(values) <= limit, 0.0, tolerance[name]) for name, values in expected.items()
         }

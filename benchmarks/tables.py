@@ -13,12 +13,12 @@ Row = dict[str, Any]
 """`label`, `flops`, `bytes`, and `seconds` by what was timed."""
 
 
-def table(rows: list[Row], peers: list[str], dtype: str, peaks: Ceiling) -> str:
+def table(rows: list[Row], peers: list[str], multiplied: str, peaks: Ceiling) -> str:
     """One line a shape: rates in TFLOP/s, the winner's bytes a second, its shares of the peaks, ratios.
 
-    4-bit weights are multiplied as f32, and so are f16 elements unless sums are f16.
+    `multiplied` is the type of the products: its peak is the one that counts.
     """
-    peak = peaks.flops.get("i8" if dtype == "i8" else "f32", 0.0)
+    peak = peaks.flops.get(multiplied, 0.0)
     head = ["shape", "time", *KINDS, *peers, "GB/s", "of peak", "of copy", "default / tuned"]
     head += [f"tuned / {peer}" for peer in peers]
     lines = ["| " + " | ".join(head) + " |", "|---|" + "---:|" * (len(head) - 1)]

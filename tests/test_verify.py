@@ -248,3 +248,11 @@ def test_results_of_hardware_that_flushes_small_f16_numbers_pass(types):
 
     c = flush(case.a).astype(np.float32) @ flush(case.b).astype(np.float32)
     assert case.complaint(flush(c.astype(np.float16))) is None
+
+
+def test_where_nothing_need_be_exact_a_zero_need_not_be_either():
+    asked = GemmProblem(m=4, n=4, k=4, activation="gelu")
+    assert GEMM.exact_up_to(asked) == 0
+    plan = GEMM.plan(asked, Naive(workgroup_x=8, workgroup_y=8), specialize=False)
+    check = verify.prepare(GEMM, asked, plan, base_profile(), seed=1, integers=True)
+    assert np.all(check.tolerance["c"] > 0)

@@ -122,8 +122,9 @@ class Family(ABC):
 
     @abstractmethod
     def baseline(self, problem: Any, profile: DeviceProfile | None) -> Config:
-        """The naive config that speed-ups are told against: legal for every problem too. Where it is a point
-        of the search space, it is among the first that are tried, and may win."""
+        """The naive config that speed-ups are told against: legal for every problem too, unless it needs more
+        memory than can be indexed. Where it is a point of the search space, it is among the first that are
+        tried, and may win."""
 
     @abstractmethod
     def plan(self, problem: Any, config: Any, *, specialize: bool) -> Plan:

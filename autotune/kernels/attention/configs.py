@@ -1,0 +1,90 @@
+"""What can be chosen: the variants and their parameters."""
+
+from typing import Annotated, Literal
+
+from msgspec import Meta
+
+from autotune.model import Config
+
+
+class Naive(Config, frozen=True, kw_only=True, tag="naive"):
+    """Three passes: all scores to memory, softmax over their rows, product with V."""
+
+    workgroup: Annotated[int, Meta(ge=1, le=1024)]
+
+
+class Flash(Config, frozen=True, kw_only=True, tag="flash"):
+    """A tile of queries against tiles of keys, with an online softmax; sums in registers."""
+
+    vector: Literal[1, 4]
+    staged: Literal["storage", "f32"]
+    tile_q: Annotated[int, Meta(ge=4, le=512)]
+    tile_kv: Annotated[int, Meta(ge=4, le=256)]
+    thread_q: Annotated[int, Meta(ge=4, le=16)]
+    thread_kv: Annotated[int, Meta(ge=1, le=16)]
+    thread_v: Annotated[int, Meta(ge=4, le=64)]
+    tile_d: Annotated[int, Meta(ge=4, le=256)]
+    q_resident: bool
+    k_from: Literal["workgroup", "storage"]
+    v_from: Literal["workgroup", "storage"]
+    v_rows: Annotated[int, Meta(ge=1, le=256)]
+    p_sliced: bool
+    along_d: Literal[1, 2, 4]
+    unroll: Annotated[int, Meta(ge=4, le=256)]
+    prefetch: bool
+    pad_p: Literal[0, 1]
+    chain: Literal[0, 4, 8, 16]
+
+    @property
+    def threads_kv(self) -> int:
+        """Invocations along the keys, and along the columns of V."""
+        return self.tile_kv // self.thread_kv
+
+    @property
+    def invocations(self) -> int:
+        """Invocations in a workgroup."""
+        return self.tile_q // self.thread_q * self.threads_kv
+
+    @property
+    def p_rows(self) -> int:
+        """Keys of P that are in workgroup memory at a time."""
+        return self.v_rows if self.p_sliced else self.tile_kv
+
+    @property
+    def tile_v(self) -> int:
+        """Columns of V and O that a workgroup covers."""
+        return self.thread_v * self.threads_kv
+
+    def q_depth(self, head_dim: int) -> int:
+        """Elements of a query that are in workgroup memory at a time."""
+        return -(-head_dim // self.tile_d) * self.tile_d if self.q_resident else self.tile_d
+
+
+class FlashDecode(Config, frozen=True, kw_only=True, tag="flash_decode"):
+    """Few queries: keys are split over workgroups, and a second pass merges their results."""
+
+    rows: Literal[1, 2, 4, 8, 16]
+    lanes_d: Literal[2, 4, 8, 16, 32]
+    slots: Annotated[int, Meta(ge=1, le=256)]
+    unroll: Literal[1, 2, 4, 8]
+    steps: Annotated[int, Meta(ge=1, le=256)]
+    prefetch: bool
+    vector: Literal[1, 4]
+
+    @property
+    def invocations(self) -> int:
+        """Invocations in a workgroup."""
+        return self.lanes_d * self.slots
+
+    @property
+    def tile_kv(self) -> int:
+        """Keys that a workgroup takes at a time."""
+        return self.slots * self.unroll
+
+    @property
+    def split(self) -> int:
+        """Keys that a workgroup takes in all."""
+        return self.tile_kv * self.steps
+
+
+AttentionConfig = Naive | Flash | FlashDecode

@@ -1,0 +1,141 @@
+"""A good config without tuning, for any device: legal wherever WebGPU's base limits hold."""
+
+from collections.abc import Iterator
+from itertools import chain
+from typing import Any, Literal
+
+from autotune.expression import ceil_div
+from autotune.kernels.attention.configs import AttentionConfig, Flash, FlashDecode
+from autotune.kernels.attention.plan import decode_bytes, flash_bytes
+from autotune.kernels.attention.problem import AttentionProblem
+from autotune.kernels.attention.rules import DECODE_ROWS
+from autotune.kernels.attention.strides import contiguous
+from autotune.limits import BASE_LIMITS
+from autotune.model import DeviceProfile
+
+DECODE_QUERIES = 8
+"""Queries up to which K and V are streamed past all of them."""
+WANTED = 256
+"""Workgroups to aim for."""
+
+
+def default(problem: AttentionProblem, profile: DeviceProfile | None) -> AttentionConfig:
+    """Few queries: stream K and V, the keys split. Else the largest tiles that the device has room for."""
+    limits = BASE_LIMITS | (profile.limits if profile is not None else {})
+    memory = limits["maxComputeWorkgroupStorageSize"]
+    invocations = limits["maxComputeInvocationsPerWorkgroup"]
+    vector: Literal[1, 4] = 4 if contiguous(problem) else 1
+    few = problem.seq <= DECODE_QUERIES and problem.seq * problem.group <= DECODE_ROWS
+    if few and ceil_div(problem.v_head_dim, 4) <= 128:
+        return _decode(problem, memory, vector)
+    slow = profile is not None and profile.is_cpu  # compiles long texts slowly
+    shapes = (
+        _flash(problem, vector, unroll=4) if slow else chain(_wide(problem, vector), _flash(problem, vector))
+    )
+    return next(c for c in shapes if flash_bytes(problem, c) <= memory and c.invocations <= invocations)
+
+
+def _decode(p: AttentionProblem, memory: int, vector: Literal[1, 4]) -> FlashDecode:
+    """128 invocations, eight of them a key (fewer where heads are short), and enough splits to fill a GPU."""
+    rows: Any = min(_power_of_two_from(p.seq * p.group), 16)
+    lanes: Any = max(min(_power_of_two_from(ceil_div(p.head_dim, 4)), 8), 2)
+    slots = 128 // lanes
+    loads = ceil_div(ceil_div(p.head_dim, 4), lanes)
+    unroll: Any = max(min(8, _power_of_two_to(16 // loads)), 1)
+    shape: dict[str, Any] = {"lanes_d": lanes, "slots": slots, "prefetch": True, "vector": vector}
+    while decode_bytes(p, FlashDecode(rows=rows, unroll=unroll, steps=1, **shape)) > memory:
+        if unroll > 1:
+            unroll //= 2
+        else:
+            rows //= 2
+    others = p.batch * p.kv_heads * ceil_div(p.seq * p.group, rows)
+    tiles = ceil_div(p.kv_seq, slots * unroll)
+    steps = max(_power_of_two_to(min(tiles * others // WANTED, 64)), 1)
+    return FlashDecode(rows=rows, unroll=unroll, steps=steps, **shape)
+
+
+def _wide(p: AttentionProblem, vector: Literal[1, 4]) -> Iterator[Flash]:
+    """Wide blocks of scores, P in slices, where heads are short enough and there is work for every shape."""
+    widest = max(p.head_dim, p.v_head_dim)
+    # queries, keys, keys of an invocation, depth, rows of V, steps written out; by how fast they are
+    if widest <= 64:
+        shapes = [(128, 64, 8, 16, 16, 16)] if p.accumulate == "f16" else [(128, 64, 8, 16, 8, 8)]
+        shapes += [(128, 64, 8, 8, 8, 8), (64, 128, 8, 16, 16, 8), (64, 64, 8, 8, 8, 8)]
+    elif widest <= 128:
+        shapes = [(128, 128, 8, 32, 32, 16)] if p.accumulate == "f16" else [(128, 64, 4, 32, 16, 16)]
+        shapes += [(128, 128, 8, 16, 16, 8), (64, 128, 8, 8, 16, 8)]
+    else:
+        return
+    for tile_q, tile_kv, thread_kv, tile_d, v_rows, unroll in shapes:
+        tiles = p.batch * p.heads * ceil_div(p.seq, tile_q)
+        if 2 * p.seq <= tile_q or 2 * p.kv_seq <= tile_kv or (tile_q > 64 and tiles < WANTED):
+            continue
+        yield _flash_config(
+            p,
+            vector,
+            tile_q=tile_q,
+            tile_kv=tile_kv,
+            thread_q=8,
+            thread_kv=thread_kv,
+            tile_d=tile_d,
+            v_rows=v_rows,
+            unroll=unroll,
+            p_sliced=True,
+            prefetch=True,
+            along_d=2,
+            chain=16 if p.accumulate == "f16" and unroll == 16 else 0,
+        )
+
+
+def _flash(p: AttentionProblem, vector: Literal[1, 4], unroll: int = 16) -> Iterator[Flash]:
+    """Other shapes, the best first; the last ones fit anywhere. `unroll` steps are written out at most."""
+    # queries, keys, register block of the scores, depth, Q stays, rows of V
+    shapes: list[tuple[int, int, int, int, int, bool, int]] = []
+    large = min(p.seq, p.kv_seq) > 32
+    if large and max(p.head_dim, p.v_head_dim) <= 80:
+        shapes.append((64, 32, 4, 4, ceil_div(p.head_dim, 4) * 4, True, 32))
+    if large:
+        shapes += [(32, 64, 8, 4, 32, True, 16), (32, 64, 8, 4, 16, True, 8)]
+    shapes += [(32, 32, 4, 4, 16, True, 16), (32, 32, 4, 4, 16, False, 16)]
+    shapes += [(32, 32, 4, 4, 16, False, 8), (16, 32, 4, 4, 8, False, 8), (16, 32, 4, 4, 8, False, 4)]
+    for tile_q, tile_kv, thread_q, thread_kv, tile_d, resident, v_rows in shapes:
+        yield _flash_config(
+            p,
+            vector,
+            tile_q=tile_q,
+            tile_kv=tile_kv,
+            thread_q=thread_q,
+            thread_kv=thread_kv,
+            tile_d=tile_d,
+            v_rows=v_rows,
+            unroll=unroll,
+            q_resident=resident,
+        )
+
+
+def _flash_config(p: AttentionProblem, vector: Literal[1, 4], **shape: Any) -> Flash:
+    """Fit a shape to the head dims: its depth, the columns of O, and the steps that are written out."""
+    usual = {"q_resident": False, "p_sliced": False, "prefetch": False, "along_d": 1, "chain": 0} | shape
+    threads_kv = usual["tile_kv"] // usual["thread_kv"]
+    least = 4 * usual["along_d"]
+    depth = min(usual["tile_d"], ceil_div(p.head_dim, least) * least)
+    if depth % 16:
+        usual["chain"] = 0
+    while depth % usual["unroll"] or usual["v_rows"] % usual["unroll"]:
+        usual["unroll"] //= 2
+    fitted = {
+        "tile_d": depth,
+        "q_resident": usual["q_resident"] or depth >= p.head_dim,
+        "thread_v": 4 * ceil_div(min(p.v_head_dim, 256), 4 * threads_kv),
+    }
+    others = {"vector": vector, "k_from": "workgroup", "v_from": "workgroup", "pad_p": 1, "staged": "storage"}
+    return Flash(**others | usual | fitted)
+
+
+def _power_of_two_from(least: int) -> int:
+    return 1 << max(least - 1, 0).bit_length()
+
+
+def _power_of_two_to(most: int) -> int:
+    """The largest power of two up to `most`; 1 at least."""
+    return 1 << max(most.bit_length() - 1, 0)

@@ -1,0 +1,343 @@
+"""Attention against float64, on every software stack, with poisoned and guarded buffers."""
+
+import re
+from itertools import product
+from typing import get_args
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from kernel_checks import complaint, few_examples, lacks_f16, run, slow
+from msgspec import structs
+
+from autotune import limits
+from autotune.expression import evaluate
+from autotune.kernels.attention import ATTENTION, AttentionProblem, Flash, FlashDecode, Naive
+from autotune.kernels.attention.problem import Broadcast, Layout, Mask
+from autotune.limits import split_grid
+
+
+def flash(**changes):
+    config = Flash(
+        vector=4,
+        staged="storage",
+        tile_q=16,
+        tile_kv=16,
+        thread_q=4,
+        thread_kv=4,
+        thread_v=4,
+        tile_d=8,
+        q_resident=True,
+        k_from="workgroup",
+        v_from="workgroup",
+        v_rows=16,
+        p_sliced=False,
+        along_d=1,
+        unroll=8,
+        prefetch=False,
+        pad_p=1,
+        chain=0,
+    )
+    return structs.replace(config, **changes)
+
+
+def decode(**changes):
+    config = FlashDecode(rows=2, lanes_d=2, slots=16, unroll=1, steps=1, prefetch=False, vector=4)
+    return structs.replace(config, **changes)
+
+
+def problem(**changes):
+    return AttentionProblem(**{"heads": 2, "seq": 20, "head_dim": 8, **changes})
+
+
+CONFIGS = {
+    "naive": Naive(workgroup=32),
+    "flash": flash(),
+    "flash-pieces": flash(q_resident=False, v_rows=8, tile_d=4, unroll=4, pad_p=0),
+    "flash-prefetch": flash(prefetch=True, v_rows=8, tile_d=4, unroll=4),
+    "flash-straight": flash(k_from="storage", v_from="storage", unroll=4),
+    "flash-tall": flash(tile_q=32, thread_q=8, tile_kv=32, thread_kv=8, v_rows=32, unroll=4, prefetch=True),
+    "flash-slices": flash(
+        tile_q=32,
+        thread_q=8,
+        tile_kv=32,
+        thread_kv=8,
+        v_rows=8,
+        p_sliced=True,
+        along_d=2,
+        unroll=4,
+        prefetch=True,
+    ),
+    "flash-slices-deep": flash(tile_kv=32, thread_kv=8, v_rows=8, p_sliced=True, unroll=8),
+    "flash-slices-pieces": flash(
+        tile_kv=64, thread_kv=8, v_rows=16, p_sliced=True, q_resident=False, tile_d=4, unroll=4, pad_p=0
+    ),
+    "flash-columns": flash(tile_kv=8, tile_q=64, v_rows=8),
+    "decode": decode(),
+    "decode-steps": decode(steps=2, slots=8, rows=4, prefetch=True, lanes_d=4),
+    "decode-unrolled": decode(unroll=2, rows=1, slots=8, lanes_d=4),
+}
+FEATURES = {
+    "plain": {},
+    "causal": {"causal": True, "seq": 19, "kv_seq": 37},
+    "more queries than keys": {"causal": True, "seq": 37, "kv_seq": 20, "lse": True},
+    "window": {"causal": True, "window": 5, "seq": 35, "kv_seq": 40},
+    "window both ways": {"window": 6, "seq": 35, "kv_seq": 35},
+    "softcap and scale": {"softcap": 3.0, "scale": 0.7},
+    "bias for all": {"mask": "bias", "mask_broadcast": "bhq", "kv_seq": 45},
+    "bias of queries": {"mask": "bias", "mask_broadcast": "bh", "kv_seq": 45, "causal": True, "batch": 2},
+    "bias of heads": {"mask": "bias", "mask_broadcast": "q", "batch": 2, "seq": 21},
+    "boolean": {"mask": "bool", "mask_broadcast": "none", "batch": 2, "kv_seq": 35, "lse": True},
+    "boolean of entries": {"mask": "bool", "mask_broadcast": "hq", "batch": 3, "causal": True},
+    "alibi": {"alibi": True, "causal": True, "heads": 3},
+    "alibi both ways and sinks": {"alibi": True, "sinks": True, "kv_seq": 33, "lse": True},
+    "lengths": {"lengths": True, "batch": 3, "causal": True, "sinks": True, "kv_seq": 50},
+    "groups": {"heads": 14, "kv_heads": 2, "seq": 5, "kv_seq": 33},
+    "cache": {"seq": 3, "kv_seq": 35, "capacity": 40, "layout": "bhsd", "batch": 2, "causal": True},
+    "shared cache": {"seq": 3, "kv_seq": 35, "capacity": 40, "batch": 2, "causal": True, "kv_heads": 1},
+    "columns": {"head_dim": 12, "v_head_dim": 20, "kv_seq": 33},
+    "packed": {"layout": "qkv", "heads": 4, "kv_heads": 2, "batch": 2, "v_head_dim": 4},
+    "split": {"layout": "qkv-split", "heads": 4, "kv_heads": 2, "batch": 2, "v_head_dim": 4, "lse": True},
+}  # fmt: skip
+ODD = {
+    "head dim 1": {"head_dim": 1},
+    "head dims 5 and 7": {"head_dim": 5, "v_head_dim": 7, "layout": "bhsd", "capacity": 25, "batch": 2},
+    "interleaved": {"layout": "qkv-interleaved", "heads": 4, "kv_heads": 2, "batch": 2},
+}
+"""Problems whose rows do not come in vec4s."""
+SCALAR = ("flash", "flash-pieces", "flash-straight", "decode")
+
+
+CHAINS = {
+    "whole": flash(tile_q=32, thread_q=8, tile_d=16, chain=8, unroll=16),
+    "slices": flash(
+        tile_kv=32, thread_kv=8, v_rows=8, p_sliced=True, tile_d=4, q_resident=False, unroll=4, chain=4
+    ),
+    "slices-whole-depth": flash(
+        tile_kv=64, thread_kv=8, v_rows=16, p_sliced=True, tile_d=16, unroll=16, chain=16
+    ),
+}
+
+
+def scalar(config):
+    return config if isinstance(config, Naive) else structs.replace(config, vector=1)
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_masks_layouts_and_lengths_are_right(runtime, name):
+    """Every config meets every fourth feature, each feature two or three; half where compiling is slow."""
+    features = list(FEATURES)
+    first = list(CONFIGS).index(name)
+    wrong = {}
+    for feature in features if name == "naive" else features[first % 4 :: 8 if slow(runtime) else 4]:
+        asked = problem(**FEATURES[feature])
+        wrong[feature] = run(runtime, asked, CONFIGS[name], specialize=(len(feature) + first) % 2 == 0)
+    assert wrong == dict.fromkeys(wrong)
+
+
+@pytest.mark.parametrize("name", ["naive", *SCALAR])
+def test_rows_that_are_no_whole_vec4s_are_right(runtime, name):
+    few = slow(runtime) and name != "naive"
+    kinds = list(ODD)[list(CONFIGS).index(name) % 3 :][:1] if few else list(ODD)
+    wrong = {kind: run(runtime, problem(**ODD[kind]), scalar(CONFIGS[name])) for kind in kinds}
+    assert wrong == dict.fromkeys(wrong)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"head_dim": 4},
+        {"head_dim": 40, "seq": 40},
+        {"head_dim": 80, "v_head_dim": 96, "seq": 16},
+        {"head_dim": 260, "seq": 9, "heads": 1},
+        {"heads": 14, "kv_heads": 2, "seq": 1, "kv_seq": 77, "head_dim": 40},
+        {"heads": 32, "kv_heads": 8, "seq": 70, "head_dim": 16, "causal": True},
+        {"head_dim": 256, "seq": 1, "kv_seq": 300, "heads": 1},
+    ],
+    ids=lambda changes: "-".join(f"{name}{value}" for name, value in changes.items()),
+)
+def test_the_default_is_right(runtime, changes):
+    if slow(runtime) and changes["head_dim"] >= 72:
+        pytest.skip("compiling takes too long there")
+    asked = problem(**changes)
+    assert run(runtime, asked, ATTENTION.default(asked, runtime.profile)) is None
+
+
+@pytest.mark.parametrize("seq", [16, 4, 1])
+def test_new_tokens_behind_a_filled_cache_see_all_that_came_before(runtime, seq):
+    asked = problem(batch=3, seq=seq, kv_seq=50, capacity=64, causal=True, lengths=True, layout="bhsd")
+    configs = [CONFIGS["naive"], CONFIGS["flash"], CONFIGS["decode"]][: 1 + (not slow(runtime)) * 2]
+    assert [run(runtime, asked, config) for config in configs] == [None] * len(configs)
+
+
+@pytest.mark.parametrize("name", ["naive", "flash", "decode"])
+def test_queries_that_see_nothing_give_exactly_0_and_no_nan(runtime, name):
+    asked = problem(batch=2, mask="bool", mask_broadcast="bh", lengths=True, lse=True, kv_seq=40)
+    plan = ATTENTION.plan(asked, CONFIGS[name], specialize=False)
+    given = ATTENTION.inputs(asked, 1, integers=False)
+    kept = given["mask"].view(np.uint8).reshape(20, 40)
+    kept[3] = 0
+    kept[5, :39] = 0  # the only key that is left lies in the last tile
+    kept[5, 39] = 1
+    given["lengths"][:] = (40, 0)
+    expected = ATTENTION.reference(asked, given)
+    nothing = {name: np.full(values.shape, 7, np.float32).tobytes() for name, values in expected.items()}
+    runtime.load({name: data.tobytes() for name, data in given.items()} | nothing)
+    found = runtime.run(runtime.compile(plan))
+    o = np.frombuffer(found["o"], np.float32).reshape(2, 20, 2, 8)
+    lse = np.frombuffer(found["lse"], np.float32).reshape(2, 2, 20)
+    assert np.all(o[1] == 0)
+    assert np.all(o[0, 3] == 0)
+    v = given["v"].reshape(2, 40, 2, 8)
+    assert np.allclose(o[0, 5], v[0, 39], atol=1e-5)
+    assert np.all(lse[1] == np.float32(-1e30))
+    assert np.abs(lse[0, :, 5] - expected["lse"][0, :, 5]).max() < 1e-4
+
+
+@pytest.mark.parametrize("name", ["naive", "flash-pieces", "flash-tall", "decode-steps"])
+def test_f16_is_right_or_refused_by_name(runtime, name):
+    for changes in ({"causal": True, "mask": "bias"}, {"seq": 3, "kv_seq": 33, "layout": "bhsd"}):
+        asked = problem(dtype="f16", **changes)
+        if not lacks_f16(runtime, asked, CONFIGS[name]):
+            assert run(runtime, asked, CONFIGS[name]) is None
+
+
+@pytest.mark.parametrize("name", CHAINS)
+def test_products_summed_in_f16_are_right_or_refused_by_name(runtime, name):
+    for changes in ({}, {"causal": True, "lse": True}):
+        asked = problem(seq=70, head_dim=16, dtype="f16", accumulate="f16", **changes)
+        if not lacks_f16(runtime, asked, CHAINS[name]):
+            assert run(runtime, asked, CHAINS[name]) is None
+
+
+def test_products_that_f16_does_not_hold_are_right(runtime):
+    asked = problem(dtype="f16", scale=5e-5, head_dim=64)
+    given = ATTENTION.inputs(asked, 1, integers=False)
+    q, k = (given[name].astype(np.float64).reshape(20, 2, 64) for name in "qk")
+    assert np.abs(np.einsum("ihd,jhd->hij", q, k)).max() > np.finfo(np.float16).max
+    for name in ("naive", "flash", "decode"):
+        if not lacks_f16(runtime, asked, CONFIGS[name]):
+            assert run(runtime, asked, CONFIGS[name]) is None
+
+
+# Grids.
+
+
+def test_workgroups_without_a_tile_leave_everything_alone(runtime):
+    for name in ("naive", "flash", "decode"):
+        asked = problem(lse=True)
+        plan = ATTENTION.plan(asked, CONFIGS[name], specialize=False)
+        more = tuple(structs.replace(step, workgroups=150) for step in plan.passes)
+        assert complaint(runtime, asked, plan, structs.replace(plan, passes=more)) is None
+
+
+def test_grids_beyond_a_dimension_are_split(runtime):
+    asked = problem(batch=64, heads=32, seq=33, kv_seq=3, head_dim=4)
+    for config in (Naive(workgroup=32), flash(tile_d=4, unroll=4)):
+        plan = ATTENTION.plan(asked, config, specialize=False)
+        grid = split_grid(evaluate(plan.passes[0].workgroups, plan.sizes), 4096)
+        if slow(runtime) and isinstance(config, Flash):
+            continue  # barriers are slow there
+        assert grid[1] > 1
+        if isinstance(config, Naive):
+            assert evaluate(plan.passes[0].workgroups, plan.sizes) > 65_535
+        assert run(runtime, asked, config) is None
+
+
+# By chance.
+
+
+@st.composite
+def problems(draw):
+    """Small problems of all kinds."""
+    group, kv_heads = draw(st.sampled_from([1, 2, 3])), draw(st.integers(1, 3))
+    layout = draw(st.sampled_from(get_args(Layout)))
+    seq = draw(st.integers(1, 35))
+    kv_seq = seq if layout.startswith("qkv") else draw(st.integers(1, 50))
+    head_dim = draw(st.integers(1, 3)) * draw(st.sampled_from([1, 4, 4, 4]))
+    return AttentionProblem(
+        batch=draw(st.integers(1, 3)),
+        heads=group * kv_heads,
+        kv_heads=kv_heads,
+        seq=seq,
+        kv_seq=kv_seq,
+        capacity=kv_seq + (0 if layout.startswith("qkv") else draw(st.integers(0, 5))),
+        head_dim=head_dim,
+        layout=layout,
+        causal=draw(st.booleans()),
+        window=draw(st.sampled_from([0, 0, 1, 7, 20])),
+        softcap=draw(st.sampled_from([0.0, 0.0, 2.0])),
+        mask=draw(st.sampled_from(get_args(Mask))),
+        mask_broadcast=draw(st.sampled_from(get_args(Broadcast))),
+        alibi=draw(st.booleans()),
+        lengths=draw(st.booleans()),
+        sinks=draw(st.booleans()),
+        lse=draw(st.booleans()),
+    )
+
+
+@given(data=st.data())
+@few_examples(10)
+def test_any_masks_lengths_layouts_and_head_counts_are_right(runtime, data):
+    asked = data.draw(problems())
+    assert run(runtime, asked, Naive(workgroup=64)) is None
+    names = [name for name in CONFIGS if name not in ("naive", "flash-tall")]
+    config = CONFIGS[data.draw(st.sampled_from(names))]
+    contiguous = asked.head_dim % 4 == 0 and asked.layout != "qkv-interleaved"
+    if not slow(runtime):
+        assert run(runtime, asked, config if contiguous else scalar(config)) is None
+
+
+# What the checks are worth.
+
+MUTANTS = {
+    "sums of O are not rescaled": ("flash", r"o_(\d+)_(\d) \*= shrink_\2;", ""),
+    "sums of rows are not rescaled": ("flash", r"l_(\d) \*= shrink_\1;", ""),
+    "rows take only their own maximum": ("flash", r"most_(\d) = max\(most_\1, row_parts.*", ""),
+    "splits are not weighted": ("decode", r"total \+= part_sums(.*) \* weight;", r"total += part_sums\1;"),
+    "slots are not weighted": ("decode", r"total \+= slot_sums(.*) \* weight;", r"total += slot_sums\1;"),
+    "a key is forgotten": ("flash", r"key >= keys\)", "key + 1u >= keys)"),
+}
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_a_wrong_online_softmax_does_not_pass(runtime, name):
+    if slow(runtime):
+        pytest.skip("what one adapter finds is enough")
+    config, pattern, put = MUTANTS[name]
+    asked = problem(seq=17, kv_seq=90)
+    plan = ATTENTION.plan(asked, CONFIGS[config], specialize=False)
+    texts = [re.sub(pattern, put, step.wgsl) for step in plan.passes]
+    assert texts != [step.wgsl for step in plan.passes]
+    passes = tuple(structs.replace(step, wgsl=text) for step, text in zip(plan.passes, texts, strict=True))
+    changed = structs.replace(plan, passes=passes)
+    assert complaint(runtime, asked, plan, plan) is None
+    assert "elements are wrong" in complaint(runtime, asked, plan, changed)
+
+
+# Texts.
+
+
+def test_every_kind_of_text_is_valid_for_tint_within_the_base_limits(tint):
+    texts = {}
+    kinds = {**FEATURES, **ODD}
+    for (name, config), (index, kind) in product(CONFIGS.items(), enumerate(kinds)):
+        if kind in ODD and name not in ("naive", *SCALAR):
+            continue
+        dtype = "f16" if index % 2 else "f32"
+        asked = problem(**kinds[kind], dtype=dtype)
+        chosen = scalar(config) if kind in ODD else config
+        plan = ATTENTION.plan(asked, chosen, specialize=index % 3 == 0)
+        texts |= {f"{name} {kind} {i}": step.wgsl for i, step in enumerate(plan.passes)}
+    asked = problem(dtype="f16", accumulate="f16", head_dim=16)
+    for name, config in CHAINS.items():
+        texts[f"{name} chain"] = ATTENTION.plan(asked, config, specialize=False).passes[0].wgsl
+    for dtype, head_dim, seq in product(("f32", "f16"), (3, 64, 128, 256, 512), (1, 64, 4096)):
+        asked = AttentionProblem(heads=8, kv_heads=2, seq=seq, kv_seq=4096, head_dim=head_dim, dtype=dtype)
+        plan = ATTENTION.plan(asked, ATTENTION.default(asked, None), specialize=False)
+        assert list(limits.refusals(limits.needs(plan), limits.base_profile())) == (
+            ["needs a feature the adapter lacks: shader-f16"] if dtype == "f16" else []
+        )
+        texts |= {f"{ATTENTION.label(asked)} {i}": step.wgsl for i, step in enumerate(plan.passes)}
+    assert tint(texts) == {}
