@@ -11,7 +11,7 @@ from optuna.trial import TrialState
 
 from autotune.search import Search
 from autotune.space import Axis, Point, Space
-from autotune.surrogate import Encoding, GaussianProcess
+from autotune.search.surrogate import Encoding, GaussianProcess
 
 AXES = {
     "tiled": (Axis("tile", (8, 16, 32, 64)), Axis("unroll", (1, 2, 4)), Axis("pad", (False, True))),
