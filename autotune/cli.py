@@ -19,6 +19,7 @@ from autotune.cli_options import (
     problem_options,
     register,
 )
+from autotune.cli_search import search_options, taken_options
 from autotune.errors import AutotuneError, TuningFailed
 from autotune.kernels import KERNELS
 from autotune.kernels.base import Family
@@ -46,6 +47,7 @@ def _add_tune(family: Family) -> None:
     @click.option(
         "--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of search and data."
     )
+    @search_options
     @cache_dir_option
     def tune_command(
         trials: int | None,
@@ -56,10 +58,15 @@ def _add_tune(family: Family) -> None:
         cache_dir: Path | None,
         **values: Any,
     ) -> None:
+        options = taken_options(values)
         problem = problem_of(family, values)
         from autotune.lookup import cached
 
-        found = None if force else cached(problem, adapter=adapter, cache_dir=cache_dir)
+        found = (
+            None
+            if force or options.record is not None
+            else cached(problem, adapter=adapter, cache_dir=cache_dir)
+        )
         from autotune import console
 
         if found is not None:
@@ -79,6 +86,7 @@ def _add_tune(family: Family) -> None:
                 cache_dir=cache_dir,
                 retry=force,
                 observe=progress,
+                options=options,
             )
         console.tuned(result)
         if result.ended == "interrupted":

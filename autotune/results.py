@@ -1,6 +1,6 @@
 """What a tuning run may take, how far it is, and what it found."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Literal
 
@@ -16,6 +16,21 @@ class Budget(Struct, frozen=True):
 
     trials: int
     seconds: float
+
+
+class Options(Struct, frozen=True, kw_only=True):
+    """How a tuning run searches, for those who want it otherwise."""
+
+    sampler: str = "default"
+    """One of `search.SAMPLERS`."""
+    jobs: int | None = None
+    """Candidates in work at once on each adapter; None for as many as are of use."""
+    workers: int = 1
+    """Adapters of the same model on this machine to use; 0 for all of them."""
+    only: Mapping[str, tuple[str, ...]] = {}
+    """Values that parameters (or `variant`) are restricted to, as texts, by name."""
+    record: Path | None = None
+    """File to keep every trial in, for a replay; what it holds already is not measured again."""
 
 
 def default_budget(profile: DeviceProfile) -> Budget:

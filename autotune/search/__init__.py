@@ -1,4 +1,4 @@
-"""The search: which point to measure next. `study.py`, `borrowed.py` and `shared.py` know Optuna, nobody else does."""
+"""The search: which point to measure next. Only `study.py` and `borrowed.py` know Optuna."""
 
 from autotune.search.board import Board, Strategy
 from autotune.search.samplers import DEFAULT, SAMPLERS, make

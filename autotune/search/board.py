@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from autotune.search.surrogate import Encoding
-from autotune.space import Point, Space
+from autotune.space import Space
 
 Rows = NDArray[np.intp]
 Array = NDArray[np.float64]

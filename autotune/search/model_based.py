@@ -52,9 +52,7 @@ class ModelBased:
         seconds = np.array(board.seconds)
         ranking = np.argsort(seconds, kind="stable")
         model = self._learn(board, seconds, ranking)
-        around = {
-            near for told in ranking[:_LEADERS] for near in board.unseen_neighbours(board.told[told])
-        }
+        around = {near for told in ranking[:_LEADERS] for near in board.unseen_neighbours(board.told[told])}
         candidates = np.concatenate([sample, np.array(sorted(around), dtype=np.intp)])
         gain = expected_improvement(*model.predict(board.encoding.rows[candidates]), best=-1.0)
         return int(candidates[gain.argmax()])

@@ -24,10 +24,10 @@ def _cmaes(space: Space, seed: int) -> Strategy:
 
 
 SAMPLERS: dict[str, Callable[[Space, int], Strategy]] = {
-    DEFAULT: lambda space, seed: ModelBased(seed),
-    "random": lambda space, seed: Random(seed),
-    "exhaustive": lambda space, seed: Exhaustive(),
-    "local": lambda space, seed: Local(seed),
+    DEFAULT: lambda _space, seed: ModelBased(seed),
+    "random": lambda _space, seed: Random(seed),
+    "exhaustive": lambda _space, _seed: Exhaustive(),
+    "local": lambda _space, seed: Local(seed),
     "tpe": _tpe,
     "cmaes": _cmaes,
 }
@@ -35,7 +35,7 @@ SAMPLERS: dict[str, Callable[[Space, int], Strategy]] = {
 
 
 def make(name: str, space: Space, seed: int) -> Strategy:
-    """The strategy of this name. Raises AutotuneError where there is none, or where it needs more installed."""
+    """The strategy of this name. Raises AutotuneError where there is none, or something is not installed."""
     if name not in SAMPLERS:
         raise AutotuneError(f"there is no sampler {name!r}; there are {', '.join(SAMPLERS)}")
     return SAMPLERS[name](space, seed)

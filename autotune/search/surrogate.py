@@ -18,7 +18,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from autotune.space import Axis, Space, Value
+from autotune.space import Axis, Point, Space, Value
 
 Array = NDArray[np.float64]
 
@@ -41,7 +41,8 @@ class Encoding:
     """
 
     def __init__(self, space: Space) -> None:
-        blocks = _blocks(space)
+        self._space = space
+        self._blocks = blocks = _blocks(space)
         self.axis_of_column = np.array(
             [i for i, (_, codes) in enumerate(blocks) for _ in range(_width(codes))], dtype=np.intp
         )
@@ -52,7 +53,14 @@ class Encoding:
             members[variant].append(row)
         for variant, of_variant in members.items():
             if of_variant:
-                self.rows[of_variant] = _encode(space, variant, of_variant, blocks)
+                indices = np.array([space.points[row][1] for row in of_variant], dtype=np.intp)
+                self.rows[of_variant] = _encode(space, variant, indices, blocks)
+
+    def encode(self, point: Point) -> Array:
+        """One point as such a row, whether or not it is legal."""
+        variant, indices = point
+        row: Array = _encode(self._space, variant, np.array([indices], dtype=np.intp), self._blocks)[0]
+        return row
 
 
 class GaussianProcess:
@@ -175,8 +183,7 @@ def _width(codes: Codes) -> int:
     return len(next(iter(codes.values()), []))
 
 
-def _encode(space: Space, variant: str, rows: list[int], blocks: list[tuple[str, Codes]]) -> Array:
-    indices = np.array([space.points[row][1] for row in rows], dtype=np.intp)
+def _encode(space: Space, variant: str, indices: NDArray[np.intp], blocks: list[tuple[str, Codes]]) -> Array:
     axes = {axis.name: (position, axis) for position, axis in enumerate(space.axes[variant])}
     parts = []
     for name, codes in blocks:
@@ -186,5 +193,5 @@ def _encode(space: Space, variant: str, rows: list[int], blocks: list[tuple[str,
         else:
             # a variant that lacks the axis lies amid all its values
             here = codes[variant] if name == "" else np.mean(list(codes.values()), axis=0)
-            parts.append(np.tile(here, (len(rows), 1)))
-    return np.hstack(parts) if parts else np.empty((len(rows), 0))
+            parts.append(np.tile(here, (len(indices), 1)))
+    return np.hstack(parts) if parts else np.empty((len(indices), 0))
