@@ -19,6 +19,7 @@ from autotune.cli_options import (
     problem_options,
     register,
 )
+from autotune.cli_replay import replay
 from autotune.cli_search import search_options, taken_options
 from autotune.errors import AutotuneError, TuningFailed
 from autotune.kernels import KERNELS
@@ -204,6 +205,7 @@ def devices(as_json: bool) -> None:
 
 
 cli.add_command(cache)
+cli.add_command(replay)
 for _family in KERNELS.values():
     _add_tune(_family)
     _add_best(_family)

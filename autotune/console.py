@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
 from msgspec import Struct
@@ -20,6 +20,10 @@ from autotune.kernels import family_of
 from autotune.levels import Answer
 from autotune.model import Config, DeviceProfile, Measurement, Problem, Rejection
 from autotune.results import Progress, TuneResult
+
+if TYPE_CHECKING:
+    from autotune.replay import Summary
+    from autotune.space import Space
 
 _out = Console(highlight=False, soft_wrap=True)
 _err = Console(stderr=True, highlight=False, soft_wrap=True)
@@ -287,6 +291,24 @@ def devices(listed: Sequence[tuple[DeviceProfile, dict[str, str]]]) -> None:
                 *((name, text) for name, text in kernels.items()),
             ]
         )
+
+
+class Replayed(Struct, frozen=True):
+    """What replays of a sampler came to."""
+
+    sampler: str
+    summaries: "list[Summary]"
+    seconds_a_proposal: float
+
+
+def replayed(name: str, space: "Space", rows: Sequence[Replayed]) -> None:
+    """A table of replays: median and 10th percentile of the share of the optimum, by measurements."""
+    say(f"{name}: {len(space)} configs; share of the optimum after N measurements, median (10th percentile)")
+    budgets = [summary.budget for summary in rows[0].summaries] if rows else []
+    say(f"  {'sampler':12}" + "".join(f"{budget:>16}" for budget in budgets) + f"{'a proposal':>14}")
+    for row in rows:
+        cells = "".join(f"{f'{one.median:.3f} ({one.low:.3f})':>16}" for one in row.summaries)
+        say(f"  {row.sampler:12}{cells}{seconds(row.seconds_a_proposal):>14}")
 
 
 class Row(Struct, frozen=True):
