@@ -24,8 +24,10 @@ from autotune.cli_search import search_options, taken_options
 from autotune.errors import AutotuneError, TuningFailed
 from autotune.kernels import KERNELS
 from autotune.kernels.base import Family
+from autotune.results import EARLY
 
 INTERRUPTED = 130
+_AGAIN = "the same command goes on from here"
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -91,10 +93,10 @@ def _add_tune(family: Family) -> None:
             )
         console.tuned(result)
         if result.ended == "interrupted":
-            console.note("interrupted: the best so far was kept; the same command goes on from here")
+            console.note(f"interrupted: the best so far was kept; {_AGAIN}")
             sys.exit(INTERRUPTED)
-        if result.ended == "device lost":
-            console.note("the device was lost: the best so far was kept; the same command goes on from here")
+        if result.ended in EARLY:
+            console.note(f"{console.ENDED[result.ended]}: the best so far was kept; {_AGAIN}")
             sys.exit(1)
 
     register(cli, tune_command)

@@ -75,6 +75,13 @@ def search_options(command: Command) -> Command:
                 help="Search only configs with these values, as in --only variant=blocked.",
             ),
             click.option(
+                "--storage",
+                callback=not_empty,
+                metavar="URL",
+                help="Share the search with all workers that name this database: postgresql://…, mysql://… "
+                "or grpc://host:port (Optuna's storage proxy).",
+            ),
+            click.option(
                 "--record",
                 callback=_record_path,
                 metavar="FILE",
@@ -94,6 +101,7 @@ def taken_options(values: dict[str, Any]) -> Options:
         workers=values.pop("workers"),
         only=dict(values.pop("only")),
         record=values.pop("record"),
+        storage=values.pop("storage"),
     )
 
 

@@ -19,7 +19,7 @@ from autotune.errors import TuningFailed
 from autotune.kernels import family_of
 from autotune.levels import Answer
 from autotune.model import Config, DeviceProfile, Measurement, Problem, Rejection
-from autotune.results import Progress, TuneResult
+from autotune.results import EARLY, Progress, TuneResult
 
 if TYPE_CHECKING:
     from autotune.replay import Summary
@@ -36,12 +36,14 @@ _LEVELS = {
     "vendor": "tuned on another device of this vendor",
     "default": "the portable default, not tuned",
 }
-_ENDED = {
+ENDED = {
     "trials": "the number of trials was reached",
     "time": "the time limit was reached",
     "exhausted": "every legal config was tried",
     "interrupted": "interrupted",
+    "converged": "the search expects no more",
     "device lost": "the device was lost",
+    "storage lost": "the shared storage was lost",
 }
 
 
@@ -187,13 +189,13 @@ def tuned(result: TuneResult) -> None:
         result.default_measurement,
         result.baseline_measurement,
     )
-    rows = [("tried", f"{result.measured} configs; {_ENDED[result.ended]}")]
+    rows = [("tried", f"{result.measured} configs; {ENDED[result.ended]}")]
     if result.refused:
         rows.append(("refused", f"{sum(result.refused.values())} configs: {_counts(result.refused, most=4)}"))
     if result.failed:
         rows.append(("failed", _counts(result.failed)))
     if not result.verified:
-        early = result.ended in ("interrupted", "device lost")
+        early = result.ended in EARLY
         also = ", nor against the other finalists" if early else ""
         rows.append(("unproven", f"the winner was not checked at other sizes{also}"))
     if result.path is not None:

@@ -8,7 +8,9 @@ from msgspec import Struct
 
 from autotune.model import Config, DeviceProfile, Measurement, Problem
 
-Ended = Literal["trials", "time", "exhausted", "interrupted", "device lost"]
+Ended = Literal["trials", "time", "exhausted", "converged", "interrupted", "device lost", "storage lost"]
+EARLY: tuple[Ended, ...] = ("interrupted", "device lost", "storage lost")
+"""Ends before the search had run its course."""
 
 
 class Budget(Struct, frozen=True):
@@ -29,6 +31,10 @@ class Options(Struct, frozen=True, kw_only=True):
     """Adapters of the same model on this machine to use; 0 for all of them."""
     only: Mapping[str, tuple[str, ...]] = {}
     """Values that parameters (or `variant`) are restricted to, as texts, by name."""
+    storage: str | None = None
+    """URL of a database that several workers share; see `search/shared.py`."""
+    heartbeat: int = 10
+    """Seconds between two signs of life to that database."""
     record: Path | None = None
     """File to keep every trial in, for a replay; what it holds already is not measured again."""
 

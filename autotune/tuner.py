@@ -8,21 +8,21 @@ from typing import Literal
 
 from autotune import cache, entry, finalists, paths, space
 from autotune.candidate import Bench
-from autotune.errors import AutotuneError, CacheUnwritable, TuningFailed, WorkerError
+from autotune.errors import AutotuneError, CacheUnwritable, StorageLost, TuningFailed, WorkerError
 from autotune.kernels import family_of
 from autotune.kernels.base import Family
 from autotune.lanes import lanes
-from autotune.loop import trials
+from autotune.loop import told, trials
 from autotune.model import Config, Measurement, Problem, Rejection, Trial
 from autotune.recording import Recorder
-from autotune.results import Budget, Ended, Observer, Options, Progress, TuneResult, default_budget
+from autotune.results import EARLY, Budget, Ended, Observer, Options, Progress, TuneResult, default_budget
 from autotune.runtime import DEFAULT_RUNTIME
 from autotune.runtime.base import Runtime
 from autotune.runtime.process import WorkerRuntime
-from autotune.search import Search
+from autotune.search import Search, SharedStudy
 from autotune.seeds import seeds
 from autotune.space import Space
-from autotune.trial_log import TrialLog
+from autotune.trial_log import TrialLog, study_name
 
 _FUTILE = 50
 """Failures of one kind in a row, with nothing that works, after which a search ends."""
@@ -140,12 +140,13 @@ class _Tuning:
         if self.options.record is not None:
             path, legal = self.options.record, len(self.space)
             self.recorder = Recorder(path, self.family, self.problem, self.profile, self.whole, legal)
-        log = self._open_log()
+        shared = self._join()
+        log = None if shared is not None else self._open_log()
         try:
             bench = Bench(self.family, self.problem, self.runtime, seed=self.seed)
-            self._search(bench, log)
+            self._search(bench, log, shared)
             result = self._conclude(bench)
-            if log is not None and result.ended not in ("interrupted", "device lost"):
+            if log is not None and result.ended not in EARLY:
                 log.discard()
             return result
         except TuningFailed as error:
@@ -156,6 +157,8 @@ class _Tuning:
         finally:
             if log is not None:
                 log.close()
+            if shared is not None:
+                shared.close()
             if self.recorder is not None:
                 self.recorder.save()
 
@@ -165,9 +168,27 @@ class _Tuning:
         except CacheUnwritable:
             return None  # noted already; the search itself needs no disk
 
-    def _search(self, bench: Bench, log: TrialLog | None) -> None:
+    def _join(self) -> SharedStudy | None:
+        """The study that other workers share, which then keeps the trials."""
+        options = self.options
+        if options.storage is None:
+            return None
+        name = study_name(self.family, self.problem, self.profile, self.axes, len(self.space))
+        shared = SharedStudy(options.storage, name, heartbeat=options.heartbeat)
+        for other in shared.others:
+            self.notes.append(f"not joined, as driver, limits, templates or space differ there: {other}")
+        return shared
+
+    def _search(self, bench: Bench, log: TrialLog | None, shared: SharedStudy | None) -> None:
         start_with = seeds(self.family, self.problem, self.profile, self.axes, self.root)
-        search = Search(self.space, seeds=start_with, seed=self.seed, sampler=self.options.sampler)
+        search = Search(
+            self.space,
+            seeds=start_with,
+            seed=self.seed,
+            sampler=self.options.sampler,
+            shared=shared,
+            budget=self.budget.trials,
+        )
         recorded = self.recorder.trials if self.recorder is not None else ()
         known = {trial.config: trial for trial in (*recorded, *(log.trials if log is not None else ()))}
         for trial in known.values():
@@ -187,6 +208,9 @@ class _Tuning:
             self.ended = "interrupted"
         except WorkerError as error:
             self.ended = "device lost"
+            self.notes.append(f"the search ended early: {error}")
+        except StorageLost as error:
+            self.ended = "storage lost"
             self.notes.append(f"the search ended early: {error}")
         finally:
             if isinstance(self.runtime, WorkerRuntime):
@@ -219,7 +243,7 @@ class _Tuning:
             self.measured += 1
             if self.best is None or seconds < self.best[1].seconds:
                 self.best = trial.config, trial.outcome
-        search.tell(point, seconds)
+        search.tell(point, seconds, told(trial.outcome))
         if self.recorder is not None:
             self.recorder.add(trial)
             if time.monotonic() - self.saved > _SAVE_SECONDS:
@@ -243,7 +267,7 @@ class _Tuning:
             )
         decision = finalists.Decision(*ranked[0])
         baseline: Measurement | None = None
-        if self.ended not in ("interrupted", "device lost"):
+        if self.ended not in EARLY:
             try:
                 self._report("final", self.space)
                 tried = [trial.config for trial in self.outcomes]
@@ -292,7 +316,7 @@ class _Tuning:
             default_measurement=decision.default,
             baseline_measurement=baseline,
             trials=len(self._ranked()),
-            complete=self.ended not in ("interrupted", "device lost") and not self.options.only,
+            complete=self.ended not in EARLY and not self.options.only,
             verified=decision.verified,
         )
         try:

@@ -2,6 +2,7 @@
 
 from autotune.search.board import Board, Strategy
 from autotune.search.samplers import DEFAULT, SAMPLERS, make
+from autotune.search.shared import SharedStudy
 from autotune.search.study import Search
 
-__all__ = ["DEFAULT", "SAMPLERS", "Board", "Search", "Strategy", "make"]
+__all__ = ["DEFAULT", "SAMPLERS", "Board", "Search", "SharedStudy", "Strategy", "make"]

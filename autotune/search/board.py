@@ -45,6 +45,11 @@ class Board:
         self.unseen[row] = False
         self.pending[row] = None
 
+    def release(self, row: int) -> None:
+        """Note that a proposed row is not going to be measured after all."""
+        if self.pending.pop(row, 0) is None:
+            self.unseen[row] = True
+
     def tell(self, row: int, seconds: float | None) -> None:
         """Note what a row took; None where it failed."""
         self.unseen[row] = False
