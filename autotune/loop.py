@@ -71,6 +71,7 @@ def trials(
                     time.sleep(_PAUSE)  # what others find counts, and what they lose is to be done here
                     patience += _PAUSE
                     continue
+                may_go_on(0)  # which says why it ended, now that all is in
                 ended = True
                 return
             patience = 0.0

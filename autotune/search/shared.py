@@ -8,8 +8,10 @@ whatever the race.
 Whoever works on a trial sends heartbeats for it; a trial without any for a while fails, its point with it.
 """
 
+import random
 import threading
 import time
+import warnings
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
@@ -22,8 +24,11 @@ from optuna.trial import FrozenTrial, TrialState
 from autotune.errors import AutotuneError, StorageLost
 from autotune.search.distributions import Distributions
 
+warnings.filterwarnings("ignore", category=optuna.exceptions.ExperimentalWarning)
+
 HEARTBEAT = 10
 """Seconds between two heartbeats; three of them missed and a worker counts as dead."""
+_ATTEMPTS = 5
 _OUTCOME = "outcome"
 _WITHDRAWN = "withdrawn"
 _OVER = (TrialState.COMPLETE, TrialState.FAIL, TrialState.PRUNED)
@@ -46,14 +51,7 @@ class SharedStudy:
         self.url, self.name = hidden(url), name
         self._heartbeat = heartbeat
         try:
-            self._storage = _storage(url, heartbeat)
-            self._study = optuna.create_study(storage=self._storage, study_name=name, load_if_exists=True)
-            self._id = self._storage.get_study_id_from_name(name)
-            self.others = tuple(
-                study.study_name
-                for study in self._storage.get_all_studies()
-                if study.study_name != name and study.study_name.rpartition("#")[0] == name.rpartition("#")[0]
-            )
+            self._join(url)
         except ImportError as error:
             raise AutotuneError(
                 f"the storage {self.url} needs more: pip install 'wgsl-autotune[distributed]' ({error})"
@@ -66,6 +64,25 @@ class SharedStudy:
         self._stop = threading.Event()
         self._lock = threading.Lock()
         threading.Thread(target=self._beat, daemon=True).start()
+
+    def _join(self, url: str) -> None:
+        for attempt in range(_ATTEMPTS):
+            try:
+                self._storage = _storage(url, self._heartbeat)
+                self._study = optuna.create_study(
+                    storage=self._storage, study_name=self.name, load_if_exists=True
+                )
+                break
+            except (AutotuneError, ImportError):
+                raise
+            except Exception:  # two workers that make the tables of an empty database get in each other's way
+                if attempt + 1 == _ATTEMPTS:
+                    raise
+                time.sleep(random.uniform(0.2, 0.6))
+        self._id = self._storage.get_study_id_from_name(self.name)
+        names = [study.study_name for study in self._storage.get_all_studies()]
+        alike = self.name.rpartition("#")[0]
+        self.others = tuple(n for n in names if n != self.name and n.rpartition("#")[0] == alike)
 
     def claim(self, params: dict[str, Any], distributions: Distributions, budget: int) -> int | None:
         """Number of a new running trial with these parameters; None where another worker was first, or where
