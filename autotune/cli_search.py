@@ -12,6 +12,10 @@ SAMPLER_NAMES = ("default", "random", "exhaustive", "local", "tpe", "cmaes")
 """The keys of `search.SAMPLERS`, which are costly to import."""
 
 
+EFFORT_NAMES = ("quick", "normal", "thorough")
+"""The keys of `efforts.EFFORTS`."""
+
+
 class Workers(click.ParamType):  # type: ignore[type-arg]
     """A number of adapters, or `all`."""
 
@@ -52,6 +56,13 @@ def search_options(command: Command) -> Command:
     """A decorator that gives a command the options of a search."""
     for option in reversed(
         (
+            click.option(
+                "--effort",
+                type=click.Choice(EFFORT_NAMES),
+                default="normal",
+                show_default=True,
+                help="How long to search where neither --trials nor --time-limit says.",
+            ),
             click.option(
                 "--sampler",
                 type=click.Choice(SAMPLER_NAMES),
@@ -96,6 +107,7 @@ def search_options(command: Command) -> Command:
 def taken_options(values: dict[str, Any]) -> Options:
     """The search options among a command's values; they are taken out of `values`."""
     return Options(
+        effort=values.pop("effort"),
         sampler=values.pop("sampler"),
         jobs=values.pop("jobs"),
         workers=values.pop("workers"),

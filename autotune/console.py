@@ -46,6 +46,9 @@ ENDED = {
     "storage lost": "the shared storage was lost",
 }
 
+_TELLING = 0.03
+"""Share of the variation below which a parameter is not worth a word."""
+
 
 def error(message: str) -> None:
     """One line on standard error."""
@@ -194,6 +197,11 @@ def tuned(result: TuneResult) -> None:
         rows.append(("refused", f"{sum(result.refused.values())} configs: {_counts(result.refused, most=4)}"))
     if result.failed:
         rows.append(("failed", _counts(result.failed)))
+    if result.importance:
+        most = [(name, share) for name, share in result.importance.items() if share >= _TELLING][:5]
+        if most:
+            shares = ", ".join(f"{name} {share:.0%}" for name, share in most)
+            rows.append(("matters", f"{shares} of the variation of time, each alone"))
     if not result.verified:
         early = result.ended in EARLY
         also = ", nor against the other finalists" if early else ""

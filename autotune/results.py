@@ -23,6 +23,8 @@ class Budget(Struct, frozen=True):
 class Options(Struct, frozen=True, kw_only=True):
     """How a tuning run searches, for those who want it otherwise."""
 
+    effort: str = "normal"
+    """One of `efforts.EFFORTS`: budgets where none are given, and when to stop early."""
     sampler: str = "default"
     """One of `search.SAMPLERS`."""
     jobs: int | None = None
@@ -37,11 +39,6 @@ class Options(Struct, frozen=True, kw_only=True):
     """Seconds between two signs of life to that database."""
     record: Path | None = None
     """File to keep every trial in, for a replay; what it holds already is not measured again."""
-
-
-def default_budget(profile: DeviceProfile) -> Budget:
-    """What a search may take when nobody says: under a minute on a GPU, longer on a software adapter."""
-    return Budget(trials=60, seconds=90.0) if profile.is_cpu else Budget(trials=200, seconds=35.0)
 
 
 class Progress(Struct, frozen=True):
@@ -80,6 +77,8 @@ class TuneResult(Struct, frozen=True, kw_only=True):
     path: Path | None
     """Where the entry was stored; None when it was not."""
     notes: tuple[str, ...] = ()
+    importance: dict[str, float] = {}
+    """What share of the variation of speed each parameter of the winner's variant explains alone."""
 
 
 Observer = Callable[[Progress], None]

@@ -6,7 +6,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Literal
 
-from autotune import cache, entry, finalists, paths, space
+from autotune import cache, efforts, entry, finalists, paths, space
 from autotune.candidate import Bench
 from autotune.errors import AutotuneError, CacheUnwritable, StorageLost, TuningFailed, WorkerError
 from autotune.kernels import family_of
@@ -15,11 +15,11 @@ from autotune.lanes import lanes
 from autotune.loop import told, trials
 from autotune.model import Config, Measurement, Problem, Rejection, Trial
 from autotune.recording import Recorder
-from autotune.results import EARLY, Budget, Ended, Observer, Options, Progress, TuneResult, default_budget
+from autotune.results import EARLY, Budget, Ended, Observer, Options, Progress, TuneResult
 from autotune.runtime import DEFAULT_RUNTIME
 from autotune.runtime.base import Runtime
 from autotune.runtime.process import WorkerRuntime
-from autotune.search import Search, SharedStudy
+from autotune.search import Search, SharedStudy, importance
 from autotune.seeds import seeds
 from autotune.space import Space
 from autotune.trial_log import TrialLog, study_name
@@ -69,12 +69,15 @@ def tune(
             cache.remember_device(device.profile, root, cache.selection(adapter, DEFAULT_RUNTIME))
         except CacheUnwritable as error:
             notes.append(f"nothing can be stored: {error}")
-        preset = default_budget(device.profile)
+        preset = efforts.budget(options.effort, device.profile)
         budget = Budget(
             trials=preset.trials if trials is None else trials,
             seconds=preset.seconds if time_limit is None else time_limit,
         )
-        return _Tuning(family, problem, device, budget, seed, root, observe, notes, retry, options).run()
+        patience = efforts.EFFORTS[options.effort].patience if trials is None else None
+        return _Tuning(
+            family, problem, device, budget, seed, root, observe, notes, retry, options, patience
+        ).run()
     finally:
         if runtime is None:
             device.close()
@@ -111,10 +114,13 @@ class _Tuning:
         notes: list[str],
         retry: bool,
         options: Options,
+        patience: efforts.Patience | None,
     ) -> None:
         self.family, self.problem, self.runtime, self.profile = family, problem, runtime, runtime.profile
         self.budget, self.seed, self.root, self.observe, self.notes = budget, seed, root, observe, notes
-        self.retry, self.options = retry, options
+        self.retry, self.options, self.patience = retry, options, patience
+        self.outlooks: list[float] = []
+        self.importance: dict[str, float] = {}
         self.outcomes: list[Trial] = []
         self.recorder: Recorder | None = None
         self.ended: Ended = "trials"
@@ -203,6 +209,8 @@ class _Tuning:
             going_on, best = self._may_go_on, self._best_seconds
             for trial in trials(self.family, in_lanes, search, self.axes, log, going_on, best):
                 self._take(trial, search)
+                if search.outlook is not None:
+                    self.outlooks.append(search.outlook)
                 self._report("search", self.space)
         except KeyboardInterrupt:
             self.ended = "interrupted"
@@ -215,6 +223,12 @@ class _Tuning:
         finally:
             if isinstance(self.runtime, WorkerRuntime):
                 self.runtime.share(None)
+        self.importance = importance(search.board)
+        if self.ended == "converged" and self.patience is not None:
+            self.notes.append(
+                f"stopped early: for {self.patience.asks} configs in a row, the most promising untried ones "
+                f"promised under {self.patience.promise:.1%} together; --effort thorough or --trials goes on"
+            )
 
     def _may_go_on(self, in_work: int) -> bool:
         if len(self.outcomes) + in_work >= len(self.space):
@@ -223,9 +237,18 @@ class _Tuning:
             self.ended = "trials"
         elif time.monotonic() - self.started >= self.budget.seconds:
             self.ended = "time"
+        elif self._converged():
+            self.ended = "converged"
         else:
             return not self._futile()
         return False
+
+    def _converged(self) -> bool:
+        """Whether the search has long expected next to nothing of what is untried."""
+        wanted = self.patience
+        if wanted is None or self.measured < wanted.least or len(self.outlooks) < wanted.asks:
+            return False
+        return max(self.outlooks[-wanted.asks :]) < wanted.promise
 
     def _futile(self) -> bool:
         """Whether the search has met nothing but one kind of failure, and plenty of it."""
@@ -295,6 +318,7 @@ class _Tuning:
             verified=decision.verified,
             path=self._store(decision, baseline),
             notes=tuple(self.notes),
+            importance=self.importance,
         )
 
     def _baseline(

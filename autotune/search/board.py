@@ -7,7 +7,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from autotune.search.surrogate import Encoding
+from autotune.search.encoding import Encoding
 from autotune.space import Space
 
 Rows = NDArray[np.intp]
@@ -67,6 +67,10 @@ class Board:
 
 class Strategy(Protocol):
     """How the next point is chosen."""
+
+    outlook: float | None
+    """What the next few proposals together are expected to gain, as a share of the best time so far; None
+    where nothing is known of it."""
 
     def choose(self, board: Board) -> int:
         """An unseen row; there is at least one."""

@@ -38,6 +38,8 @@ def cmaes(space: Space, seed: int) -> Strategy:
 class _Tpe:
     """Each variant has its axes, as integers; what is learned is the point that was really measured."""
 
+    outlook: float | None = None
+
     def __init__(self, space: Space, sampler: optuna.samplers.BaseSampler) -> None:
         self._space = space
         self._study = optuna.create_study(sampler=sampler)
@@ -73,6 +75,8 @@ class _Cmaes:
     The strategy learns the time of the point that stood in for what it drew; a failure is as slow as the
     slowest success.
     """
+
+    outlook: float | None = None
 
     def __init__(self, space: Space, sampler: optuna.samplers.BaseSampler) -> None:
         self._study = optuna.create_study(sampler=sampler)
@@ -110,6 +114,6 @@ def nearest(board: Board, point: Point) -> int:
     row = board.row.get(point)
     if row is not None and board.unseen[row]:
         return row
-    here = board.encoding.encode(point)[None, :]
     unseen = np.flatnonzero(board.unseen)
-    return int(unseen[squared_distances(board.encoding.rows[unseen], here)[:, 0].argmin()])
+    here = board.encoding.of_point(point)[None, :]
+    return int(unseen[squared_distances(board.encoding.of(unseen), here)[:, 0].argmin()])

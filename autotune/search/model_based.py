@@ -1,4 +1,14 @@
-"""The default strategy: far points first, then the highest expected improvement under a Gaussian process."""
+"""The default strategy: a few points far apart, then the highest expected improvement under a surrogate.
+
+1. Some points that are far from each other but not the extremes: each is the farthest of a few random ones
+   from those before it (maximin: Johnson, Moore & Ylvisaker 1990). Corners of tuning spaces are mostly slow.
+2. The unmeasured point with the highest expected improvement, judged by a Gaussian process of relative speed,
+   times the chance that it runs at all, judged by another of successes and failures (constrained expected
+   improvement: Gardner et al. 2014). So a failure says nothing about how fast its neighbours are.
+
+Points that are being measured count as if they took what the surrogate expects (kriging believer: Ginsbourger,
+Le Riche & Carraro 2010), so that several can be in work at once.
+"""
 
 import math
 
@@ -7,44 +17,53 @@ import numpy as np
 from autotune.search.board import Array, Board, Rows
 from autotune.search.surrogate import GaussianProcess, expected_improvement, squared_distances
 
-_OPENING = 8
-"""Successful points before the surrogate is trusted."""
+_OPENING = 10
+"""Points before the surrogate is trusted."""
+_FEWEST = 3
+"""Successes among them."""
+_SPREAD = 20
+"""Random points of which the farthest opens."""
 _CANDIDATES = 1000
 """Random unmeasured points the surrogate judges at each ask, besides the neighbours of the best."""
 _LEADERS = 8
 """How many of the best points have their neighbours judged."""
+_NEXT = 10
+"""Proposals whose gains make the outlook."""
 _MEMORY = 160
 """Observations the surrogate learns from: the best and the latest, as its cost grows with their cube."""
+_LEAST_CHANCE = 0.02
 
 
 class ModelBased:
-    """1. a few points far from each other, to see the whole space once;
-    2. the unmeasured point with the highest expected improvement, judged by a Gaussian process.
-    """
+    """See above."""
 
     def __init__(self, seed: int) -> None:
+        self.outlook: float | None = None
         self._rng = np.random.default_rng(seed)
         self._model: GaussianProcess | None = None
+        self._success: GaussianProcess | None = None
         self._next_climb = 0
+        self._climbs = True
 
     def choose(self, board: Board) -> int:
         """A far row, else the most promising one."""
         unseen = np.flatnonzero(board.unseen)
-        sample = unseen if len(unseen) <= _CANDIDATES else self._rng.choice(unseen, _CANDIDATES)
-        if board.successes < _OPENING:
-            return self._farthest(board, sample)
-        return self._most_promising(board, sample)
+        if len(board.told) + len(board.pending) < _OPENING or board.successes < _FEWEST:
+            return self._farthest(board, self._sample(unseen, _SPREAD))
+        return self._most_promising(board, self._sample(unseen, _CANDIDATES))
 
     def told(self, board: Board, row: int, seconds: float | None) -> None:
         """All is read off the board."""
 
+    def _sample(self, rows: Rows, count: int) -> Rows:
+        return rows if len(rows) <= count else self._rng.choice(rows, count, replace=False)
+
     def _farthest(self, board: Board, candidates: Rows) -> int:
-        """The candidate whose nearest seen point is farthest away (Johnson, Moore & Ylvisaker 1990)."""
+        """The candidate whose nearest seen point is farthest away."""
         seen = [*board.told, *board.pending][-_MEMORY:]
         if not seen:
             return int(self._rng.choice(candidates))
-        rows = board.encoding.rows
-        gaps = squared_distances(rows[candidates], rows[seen]).min(axis=1)
+        gaps = squared_distances(board.encoding.of(candidates), board.encoding.of(seen)).min(axis=1)
         return int(candidates[gaps.argmax()])
 
     def _most_promising(self, board: Board, sample: Rows) -> int:
@@ -53,23 +72,42 @@ class ModelBased:
         ranking = np.argsort(seconds, kind="stable")
         model = self._learn(board, seconds, ranking)
         around = {near for told in ranking[:_LEADERS] for near in board.unseen_neighbours(board.told[told])}
-        candidates = np.concatenate([sample, np.array(sorted(around), dtype=np.intp)])
-        gain = expected_improvement(*model.predict(board.encoding.rows[candidates]), best=-1.0)
+        candidates = np.union1d(sample, np.array(sorted(around), dtype=np.intp))
+        x = board.encoding.of(candidates)
+        gain = expected_improvement(*model.predict(x), best=-1.0) * self._chance(board, x)
+        self.outlook = float(np.sort(gain)[-_NEXT:].sum())
         return int(candidates[gain.argmax()])
 
     def _learn(self, board: Board, seconds: Array, ranking: Rows) -> GaussianProcess:
-        """Fit the surrogate to the negative speed relative to the best: -1 is the best, 0 a failure.
+        """Fit the surrogate to the negative speed relative to the best: -1 is the best.
 
-        Unlike time, relative speed has no long tail, and gives failures a place at the slow end.
+        Unlike time, relative speed has no long tail.
         """
-        if self._model is None:
-            self._model = GaussianProcess(board.encoding.axis_of_column)
+        model = self._model = self._model or GaussianProcess(board.encoding)
         latest = np.arange(max(0, len(seconds) - _MEMORY // 2), len(seconds))
         kept = np.union1d(ranking[: _MEMORY // 2], latest)
+        kept = kept[np.isfinite(seconds[kept])]
         relative = -seconds[ranking[0]] / seconds[kept]
-        grown = len(seconds) >= self._next_climb
-        if grown:  # the hyperparameters settle, so they are learned again after every tenth more points
+        self._climbs = len(seconds) >= self._next_climb
+        if (
+            self._climbs
+        ):  # the hyperparameters settle, so they are learned again after every tenth more points
             self._next_climb = math.ceil(1.1 * len(seconds))
-        rows = board.encoding.rows[np.array(board.told)[kept]]
-        self._model.fit(rows, relative, steps=15 if grown else 0)
-        return self._model
+        rows = np.array(board.told)[kept]
+        model.fit(board.encoding.of(rows), relative, steps=15 if self._climbs else 0)
+        if board.pending:
+            pending = list(board.pending)
+            expected, _ = model.predict(board.encoding.of(pending))
+            model.fit(board.encoding.of([*rows, *pending]), np.append(relative, expected), steps=0)
+        return model
+
+    def _chance(self, board: Board, x: Array) -> Array | float:
+        """How likely each point is to run at all: regression on successes (1) and failures (0)."""
+        told = board.told[-_MEMORY:]
+        ran = np.isfinite(board.seconds[-_MEMORY:]).astype(float)
+        if ran.all():
+            return 1.0
+        self._success = self._success or GaussianProcess(board.encoding)
+        self._success.fit(board.encoding.of(told), ran, steps=15 if self._climbs else 0)
+        chance: Array = np.clip(self._success.predict(x)[0], _LEAST_CHANCE, 1.0)
+        return chance

@@ -8,6 +8,8 @@ from autotune.search.board import Board
 class Exhaustive:
     """Every point, in the order of enumeration."""
 
+    outlook: float | None = None
+
     def choose(self, board: Board) -> int:
         """The first unseen row."""
         return int(board.unseen.argmax())
@@ -18,6 +20,8 @@ class Exhaustive:
 
 class Random:
     """Legal points in random order."""
+
+    outlook: float | None = None
 
     def __init__(self, seed: int) -> None:
         self._rng = np.random.default_rng(seed)
@@ -36,6 +40,8 @@ class Local:
     Variable neighbourhood descent in its simplest form (Mladenović & Hansen 1997), with a restart from a
     random point where no neighbour is left untried.
     """
+
+    outlook: float | None = None
 
     def __init__(self, seed: int) -> None:
         self._rng = np.random.default_rng(seed)

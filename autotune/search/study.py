@@ -60,6 +60,11 @@ class Search:
         return self.space.points[self.board.told[place]], self.board.seconds[place]
 
     @property
+    def outlook(self) -> float | None:
+        """What the next few proposals together are expected to gain; see `board.Strategy`."""
+        return self.strategy.outlook
+
+    @property
     def running_elsewhere(self) -> int:
         """Points that other workers measure now."""
         return len(self.board.pending) - len(self._pending)
