@@ -21,6 +21,7 @@ from autotune.cli_options import (
 )
 from autotune.cli_replay import replay
 from autotune.cli_search import search_options, taken_options
+from autotune.cli_transfer import suite
 from autotune.errors import AutotuneError, TuningFailed
 from autotune.kernels import KERNELS
 from autotune.kernels.base import Family
@@ -208,6 +209,7 @@ def devices(as_json: bool) -> None:
 
 cli.add_command(cache)
 cli.add_command(replay)
+cli.add_command(suite)
 for _family in KERNELS.values():
     _add_tune(_family)
     _add_best(_family)

@@ -52,56 +52,60 @@ class Restriction(click.ParamType):  # type: ignore[type-arg]
         return name.strip(), texts
 
 
-def search_options(command: Command) -> Command:
-    """A decorator that gives a command the options of a search."""
-    for option in reversed(
-        (
-            click.option(
-                "--effort",
-                type=click.Choice(EFFORT_NAMES),
-                default="normal",
-                show_default=True,
-                help="How long to search where neither --trials nor --time-limit says.",
-            ),
-            click.option(
-                "--sampler",
-                type=click.Choice(SAMPLER_NAMES),
-                default="default",
-                show_default=True,
-                help="How the next config is chosen.",
-            ),
-            click.option(
-                "--jobs",
-                type=click.IntRange(min=1, max=64),
-                help="Candidates in work at once on an adapter: one runs, the others compile (default: as "
-                "many as are of use, up to 4).",
-            ),
-            click.option(
-                "--workers", type=Workers(), default="1", help="Adapters of one model here to use at once."
-            ),
-            click.option(
-                "--only",
-                type=Restriction(),
-                multiple=True,
-                help="Search only configs with these values, as in --only variant=blocked.",
-            ),
-            click.option(
-                "--storage",
-                callback=not_empty,
-                metavar="URL",
-                help="Share the search with all workers that name this database: postgresql://…, mysql://… "
-                "or grpc://host:port (Optuna's storage proxy).",
-            ),
-            click.option(
-                "--record",
-                callback=_record_path,
-                metavar="FILE",
-                help="Keep every trial in a file for `autotune replay`; goes on with what it holds.",
-            ),
-        )
-    ):
+_EFFORT = (
+    click.option(
+        "--effort",
+        type=click.Choice(EFFORT_NAMES),
+        default="normal",
+        show_default=True,
+        help="How long to search where neither --trials nor --time-limit says.",
+    ),
+    click.option(
+        "--sampler",
+        type=click.Choice(SAMPLER_NAMES),
+        default="default",
+        show_default=True,
+        help="How the next config is chosen.",
+    ),
+    click.option(
+        "--jobs",
+        type=click.IntRange(min=1, max=64),
+        help="Candidates in work at once on an adapter: one runs, the others compile (default: as many as "
+        "are of use, up to 4).",
+    ),
+    click.option("--workers", type=Workers(), default="1", help="Adapters of one model here to use at once."),
+    click.option(
+        "--storage",
+        callback=not_empty,
+        metavar="URL",
+        help="Share the search with all workers that name this database: postgresql://…, mysql://… or "
+        "grpc://host:port (Optuna's storage proxy).",
+    ),
+)
+
+
+def effort_options(command: Command) -> Command:
+    """A decorator that gives a command the options of any search."""
+    for option in reversed(_EFFORT):
         command = option(command)
     return command
+
+
+def search_options(command: Command) -> Command:
+    """A decorator that gives a command the options of the search of one problem."""
+    only = click.option(
+        "--only",
+        type=Restriction(),
+        multiple=True,
+        help="Search only configs with these values, as in --only variant=blocked.",
+    )
+    record = click.option(
+        "--record",
+        callback=_record_path,
+        metavar="FILE",
+        help="Keep every trial in a file for `autotune replay`; goes on with what it holds.",
+    )
+    return effort_options(only(record(command)))
 
 
 def taken_options(values: dict[str, Any]) -> Options:
@@ -111,8 +115,8 @@ def taken_options(values: dict[str, Any]) -> Options:
         sampler=values.pop("sampler"),
         jobs=values.pop("jobs"),
         workers=values.pop("workers"),
-        only=dict(values.pop("only")),
-        record=values.pop("record"),
+        only=dict(values.pop("only", ())),
+        record=values.pop("record", None),
         storage=values.pop("storage"),
     )
 

@@ -4,12 +4,12 @@
 - CSV, gzipped or not: one column a parameter and a last one named `time_ms`, `time_us` or `time_s`, one row a
   config; a time that is not a number above 0 is a failure;
 - Kernel Tuner's cache, JSON: `tune_params_keys` names the parameters, `cache` holds a record for every config
-  with its parameters and its `time` in milliseconds, or the name of an error in place of the time.
+  with its parameters and its `time` in milliseconds, or in place of the time the name of an error, or in older
+  caches 1e20.
 """
 
 import csv
 import io
-import math
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ from autotune.space import Axis, Point, Space, Value
 
 VARIANT = "recorded"
 """Of spaces that know no variants."""
+_OLD_FAILURE = 1e20
 _UNITS = {"time_s": 1.0, "time_ms": 1e-3, "time_us": 1e-6}
 
 
@@ -133,4 +134,4 @@ def _seconds(value: Any, unit: float) -> float | None:
         seconds = float(value) * unit
     except (TypeError, ValueError):
         return None
-    return seconds if 0 < seconds < math.inf else None
+    return seconds if 0 < seconds < _OLD_FAILURE * unit else None

@@ -199,7 +199,7 @@ def test_products_and_quotients_of_two_axes_are_told_apart_from_their_values() -
     assert encoding.axis_of_column.max() + 1 == encoding.axes + 2 == len(encoding.prior_weights)
     product, quotient = encoding.of(range(len(space)))[:, -2:].T
     for (_, (x, y, _)), times, by in zip(space.points, product, quotient, strict=True):
-        assert (times, by) == pytest.approx(((x + y - 2) / 4, (x - y) / 4))
+        assert (times, by) == pytest.approx(((x + y) / 4, (x - y + 2) / 4))
 
 
 @settings(max_examples=40, deadline=None)

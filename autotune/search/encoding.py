@@ -59,6 +59,10 @@ class Encoding:
             for i, j in combinations(numeric, 2)
             if any({self._blocks[i].name, self._blocks[j].name} <= names for names in together)
         ]
+        logs = self._logarithms(self._codes)
+        combined = (logs[i] + sign * logs[j] for i, j in self._pairs for sign in (1, -1))
+        ranges = [(float(of.min()), float(np.ptp(of)) or 1.0) for of in combined] if len(space) else []
+        self._lowest, self._span = np.array(ranges or [(0.0, 1.0)]).T  # legal points lie between 0 and 1
         widths = [block.table.shape[1] for block in self._blocks]
         count = len(self._blocks)
         self.axis_of_column = np.concatenate(
@@ -84,19 +88,20 @@ class Encoding:
 
     def _columns(self, codes: NDArray[np.int16]) -> Array:
         parts: list[Array] = [block.table[codes[:, i]] for i, block in enumerate(self._blocks)]
+        logs = self._logarithms(codes)
         if self._pairs:
-            logs = {
-                i: block.logarithms[codes[:, i]]
-                for i, block in enumerate(self._blocks)
-                if block.logarithms is not None
-            }
-            spans = {i: float(np.ptp(self._blocks[i].logarithms)) for i in logs}  # type: ignore[arg-type]
-            pairs = [
-                (logs[i] + sign * logs[j]) / (spans[i] + spans[j]) for i, j in self._pairs for sign in (1, -1)
-            ]
-            parts.append(np.stack(pairs, axis=1))
-        columns: Array = np.hstack(parts) if parts else np.empty((len(codes), 0))
-        return columns
+            columns = [logs[i] + sign * logs[j] for i, j in self._pairs for sign in (1, -1)]
+            parts.append((np.stack(columns, axis=1) - self._lowest) / self._span)
+        encoded: Array = np.hstack(parts) if parts else np.empty((len(codes), 0))
+        return encoded
+
+    def _logarithms(self, codes: NDArray[np.int16]) -> dict[int, Array]:
+        """Of the values of each block that has any."""
+        return {
+            i: block.logarithms[codes[:, i]]
+            for i, block in enumerate(self._blocks)
+            if block.logarithms is not None
+        }
 
     def _encode(self, points: Sequence[Point]) -> NDArray[np.int16]:
         """The place of each point's value on each block."""

@@ -6,8 +6,8 @@
    times the chance that it runs at all, judged by another of successes and failures (constrained expected
    improvement: Gardner et al. 2014). So a failure says nothing about how fast its neighbours are.
 
-Points that are being measured count as if they took what the surrogate expects (kriging believer: Ginsbourger,
-Le Riche & Carraro 2010), so that several can be in work at once.
+Points that are being measured count as if they took what the surrogate expects (kriging believer:
+Ginsbourger, Le Riche & Carraro 2010), so that several can be in work at once.
 """
 
 import math
@@ -89,9 +89,7 @@ class ModelBased:
         kept = kept[np.isfinite(seconds[kept])]
         relative = -seconds[ranking[0]] / seconds[kept]
         self._climbs = len(seconds) >= self._next_climb
-        if (
-            self._climbs
-        ):  # the hyperparameters settle, so they are learned again after every tenth more points
+        if self._climbs:  # hyperparameters settle, so they are learned again after every tenth more points
             self._next_climb = math.ceil(1.1 * len(seconds))
         rows = np.array(board.told)[kept]
         model.fit(board.encoding.of(rows), relative, steps=15 if self._climbs else 0)
