@@ -42,8 +42,8 @@ def as_postgres() -> dict[str, int]:
 
 
 @pytest.fixture(scope="session")
-def postgres(tmp_path_factory) -> Iterator[str]:
-    """URL of a database on a server of our own; a machine without PostgreSQL fails and says what to install."""
+def postgres() -> Iterator[str]:
+    """URL of a database on a server of our own. A machine without PostgreSQL fails, and says what to install."""
     found = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
     initdb = str(found[-1]) if found else shutil.which("initdb")
     if initdb is None:

@@ -27,6 +27,13 @@ _CANDIDATES = 1000
 """Random unmeasured points the surrogate judges at each ask, besides the neighbours of the best."""
 _LEADERS = 8
 """How many of the best points have their neighbours judged."""
+_CLOSEST = 2
+"""How many of them have the neighbours of their neighbours judged: a better basin is often two steps away, as a
+wider tile wants more threads."""
+_STEPS = 15
+"""Of hyperparameter search, whenever it is due."""
+_POWER = 0.5
+"""Of the relative speed that is modelled: between speed (1) and the logarithm of time (towards 0)."""
 _NEXT = 10
 """Proposals whose gains make the outlook."""
 _MEMORY = 160
@@ -71,12 +78,21 @@ class ModelBased:
         seconds = np.array(board.seconds)
         ranking = np.argsort(seconds, kind="stable")
         model = self._learn(board, seconds, ranking)
-        around = {near for told in ranking[:_LEADERS] for near in board.unseen_neighbours(board.told[told])}
-        candidates = np.union1d(sample, np.array(sorted(around), dtype=np.intp))
+        candidates = np.union1d(sample, self._around(board, ranking))
         x = board.encoding.of(candidates)
         gain = expected_improvement(*model.predict(x), best=-1.0) * self._chance(board, x)
-        self.outlook = float(np.sort(gain)[-_NEXT:].sum())
+        self.outlook = float(np.sort(gain)[-_NEXT:].sum()) / _POWER
         return int(candidates[gain.argmax()])
+
+    @staticmethod
+    def _around(board: Board, ranking: Rows) -> Rows:
+        """Unseen rows near the best ones."""
+        leaders = [board.told[told] for told in ranking[:_LEADERS]]
+        near = {row for leader in leaders for row in board.unseen_neighbours(leader)}
+        for leader in leaders[:_CLOSEST]:
+            for point in board.space.neighbours(board.space.points[leader]):
+                near.update(board.unseen_neighbours(board.row[point]))
+        return np.array(sorted(near), dtype=np.intp)
 
     def _learn(self, board: Board, seconds: Array, ranking: Rows) -> GaussianProcess:
         """Fit the surrogate to the negative speed relative to the best: -1 is the best.
@@ -87,12 +103,12 @@ class ModelBased:
         latest = np.arange(max(0, len(seconds) - _MEMORY // 2), len(seconds))
         kept = np.union1d(ranking[: _MEMORY // 2], latest)
         kept = kept[np.isfinite(seconds[kept])]
-        relative = -seconds[ranking[0]] / seconds[kept]
+        relative = -((seconds[ranking[0]] / seconds[kept]) ** _POWER)
         self._climbs = len(seconds) >= self._next_climb
         if self._climbs:  # hyperparameters settle, so they are learned again after every tenth more points
             self._next_climb = math.ceil(1.1 * len(seconds))
         rows = np.array(board.told)[kept]
-        model.fit(board.encoding.of(rows), relative, steps=15 if self._climbs else 0)
+        model.fit(board.encoding.of(rows), relative, steps=_STEPS if self._climbs else 0)
         if board.pending:
             pending = list(board.pending)
             expected, _ = model.predict(board.encoding.of(pending))
@@ -106,6 +122,6 @@ class ModelBased:
         if ran.all():
             return 1.0
         self._success = self._success or GaussianProcess(board.encoding)
-        self._success.fit(board.encoding.of(told), ran, steps=15 if self._climbs else 0)
+        self._success.fit(board.encoding.of(told), ran, steps=_STEPS if self._climbs else 0)
         chance: Array = np.clip(self._success.predict(x)[0], _LEAST_CHANCE, 1.0)
         return chance
