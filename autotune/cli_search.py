@@ -1,5 +1,6 @@
 """Options of a tuning run that say how it searches."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -52,14 +53,7 @@ class Restriction(click.ParamType):  # type: ignore[type-arg]
         return name.strip(), texts
 
 
-_EFFORT = (
-    click.option(
-        "--effort",
-        type=click.Choice(EFFORT_NAMES),
-        default="normal",
-        show_default=True,
-        help="How long to search where neither --trials nor --time-limit says.",
-    ),
+_HOW = (
     click.option(
         "--sampler",
         type=click.Choice(SAMPLER_NAMES),
@@ -84,11 +78,22 @@ _EFFORT = (
 )
 
 
-def effort_options(command: Command) -> Command:
-    """A decorator that gives a command the options of any search."""
-    for option in reversed(_EFFORT):
-        command = option(command)
-    return command
+def effort_options(effort: str) -> Callable[[Command], Command]:
+    """A decorator that gives a command the options of any search, with this effort by default."""
+    efforts = click.option(
+        "--effort",
+        type=click.Choice(EFFORT_NAMES),
+        default=effort,
+        show_default=True,
+        help="How long to search where neither --trials nor --time-limit says.",
+    )
+
+    def decorate(command: Command) -> Command:
+        for option in reversed((efforts, *_HOW)):
+            command = option(command)
+        return command
+
+    return decorate
 
 
 def search_options(command: Command) -> Command:
@@ -105,7 +110,7 @@ def search_options(command: Command) -> Command:
         metavar="FILE",
         help="Keep every trial in a file for `autotune replay`; goes on with what it holds.",
     )
-    return effort_options(only(record(command)))
+    return effort_options("normal")(only(record(command)))
 
 
 def taken_options(values: dict[str, Any]) -> Options:

@@ -68,7 +68,7 @@ def _tell(taken: Any) -> None:
 @click.option("--adapter", help="Index, id or part of the name of an adapter; see `autotune devices`.")
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of search and data.")
 @click.option("--out", type=File, help="Write the report as JSON too.")
-@effort_options
+@effort_options("quick")
 @cache_dir_option
 def suite(
     file: Path,

@@ -2,10 +2,10 @@
 
 - our own: see `recording.py`;
 - CSV, gzipped or not: one column a parameter and a last one named `time_ms`, `time_us` or `time_s`, one row
-  a config; a time that is not a number above 0 is a failure;
+  a config; a time that is no number above 0 is a failure;
 - Kernel Tuner's cache, JSON: `tune_params_keys` names the parameters, `cache` holds a record for every config
-  with its parameters and its `time` in milliseconds, or in place of the time the name of an error, or in older
-  caches 1e20.
+  with its parameters and its `time` in milliseconds; in its place stands the name of an error, or in older
+  caches 1e20, where there is none.
 """
 
 import csv

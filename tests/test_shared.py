@@ -43,7 +43,7 @@ def as_postgres() -> dict[str, int]:
 
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[str]:
-    """URL of a database on a server of our own. A machine without PostgreSQL fails, and says what to install."""
+    """URL of a database on a server of our own; where there is no PostgreSQL, the tests fail and say so."""
     found = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
     initdb = str(found[-1]) if found else shutil.which("initdb")
     if initdb is None:
@@ -60,7 +60,7 @@ def postgres() -> Iterator[str]:
         check=True, stdout=subprocess.DEVNULL, **common,
     )  # fmt: skip
     server = subprocess.Popen(
-        [Path(initdb).with_name("postgres"), "-D", data, "-k", socket, "-c", "listen_addresses=", "-c", "fsync=off"],
+        [Path(initdb).with_name("postgres"), "-D", data, "-k", socket, "-c", "listen_addresses="],
         stdout=subprocess.DEVNULL, stderr=(folder / "log").open("wb"), **common,
     )  # fmt: skip
     url = f"postgresql://tuner@/postgres?host={socket}"

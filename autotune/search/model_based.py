@@ -28,7 +28,7 @@ _CANDIDATES = 1000
 _LEADERS = 8
 """How many of the best points have their neighbours judged."""
 _CLOSEST = 2
-"""How many of them have the neighbours of their neighbours judged: a better basin is often two steps away, as a
+"""How many of them have their neighbours' neighbours judged: a better basin is often two steps away, as a
 wider tile wants more threads."""
 _STEPS = 15
 """Of hyperparameter search, whenever it is due."""
