@@ -118,7 +118,9 @@ def test_several_candidates_in_work_on_one_adapter_find_a_right_winner(tmp_path)
     )
     assert "the number of trials was reached" in said
     assert "unproven" not in said
-    replayed = autotune("replay", str(record), "--sampler", "random", "--seeds", "2", cache=tmp_path / "cache")
+    replayed = autotune(
+        "replay", str(record), "--sampler", "random", "--seeds", "2", cache=tmp_path / "cache"
+    )
     assert f"{record.name}: 8 configs" in replayed
 
 

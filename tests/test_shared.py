@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -52,7 +53,7 @@ def postgres() -> Iterator[str]:
     user = as_postgres()
     if user:
         os.chown(folder, user["user"], user["group"])
-    data, socket = folder / "data", folder
+    data = folder / "data"
     environment = {"PATH": os.environ["PATH"], "LC_ALL": "C", "HOME": str(folder)}
     common = {"cwd": folder, "env": environment, "extra_groups": [] if user else None, **user}
     subprocess.run(
@@ -60,10 +61,10 @@ def postgres() -> Iterator[str]:
         check=True, stdout=subprocess.DEVNULL, **common,
     )  # fmt: skip
     server = subprocess.Popen(
-        [Path(initdb).with_name("postgres"), "-D", data, "-k", socket, "-c", "listen_addresses="],
+        [Path(initdb).with_name("postgres"), "-D", data, "-k", folder, "-c", "listen_addresses="],
         stdout=subprocess.DEVNULL, stderr=(folder / "log").open("wb"), **common,
     )  # fmt: skip
-    url = f"postgresql://tuner@/postgres?host={socket}"
+    url = f"postgresql://tuner@/postgres?host={folder}"
     try:
         wait_for(url, folder / "log")
         yield url
@@ -90,14 +91,36 @@ def sqlite(tmp_path) -> str:
     return f"sqlite:///{tmp_path}/study.db"
 
 
+@pytest.fixture
+def proxy(sqlite) -> Iterator[str]:
+    """URL of Optuna's storage proxy before a database; the process that serves it ends with the test."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    serve = (
+        "import sys, optuna; "
+        "optuna.storages.run_grpc_proxy_server("
+        "optuna.storages.RDBStorage(sys.argv[1]), host='127.0.0.1', port=int(sys.argv[2]))"
+    )
+    server = subprocess.Popen([sys.executable, "-c", serve, sqlite, str(port)], stderr=subprocess.DEVNULL)
+    yield f"grpc://127.0.0.1:{port}"
+    server.kill()
+    server.wait()
+
+
+@pytest.fixture(params=["sqlite", "proxy"])
+def storage(request) -> str:
+    return request.getfixturevalue(request.param)
+
+
 def joined(url: str, budget: int = 1000, **options) -> Search:
     return Search(
         Space(AXES, POINTS), shared=SharedStudy(url, "test #1", **options), budget=budget, sampler="random"
     )
 
 
-def test_two_searches_share_what_they_measure(sqlite):
-    one, two = joined(sqlite), joined(sqlite)
+def test_two_searches_share_what_they_measure(storage):
+    one, two = joined(storage), joined(storage)
     asked = []
     while (point := one.ask()) is not None:
         asked.append(point)
@@ -112,8 +135,8 @@ def test_two_searches_share_what_they_measure(sqlite):
     assert one.best == two.best == (("v", (0, 0)), 1.0)
 
 
-def test_what_others_told_arrives_once_with_their_words(sqlite):
-    one, two = joined(sqlite), joined(sqlite)
+def test_what_others_told_arrives_once_with_their_words(storage):
+    one, two = joined(storage), joined(storage)
     point, failed = one.ask(), one.ask()
     one.tell(point, 2.0, "fine")
     one.tell(failed, None, "bad")
@@ -144,8 +167,8 @@ def test_a_failed_trial_gives_its_place_in_the_budget_back(sqlite):
     assert search.ask() is None
 
 
-def test_of_two_claims_for_one_point_the_first_holds(sqlite):
-    one, two = SharedStudy(sqlite, "test #1"), SharedStudy(sqlite, "test #1")
+def test_of_two_claims_for_one_point_the_first_holds(storage):
+    one, two = SharedStudy(storage, "test #1"), SharedStudy(storage, "test #1")
     naming = Naming(Space(AXES, POINTS))
     claim = naming.params(POINTS[3]), naming.distributions("v"), 100
     assert one.claim(*claim) is not None
