@@ -157,10 +157,15 @@ def test_it_finds_fast_points_sooner_than_chance() -> None:
 
 
 def test_a_region_that_fails_is_left() -> None:
-    axes = {"v": (Axis("kind", ("good", "bad")), Axis("a", tuple(range(10))), Axis("b", tuple(range(10))))}
+    axes = {"v": (Axis("kind", ("good", "bad")), Axis("a", tuple(range(40))), Axis("b", tuple(range(40))))}
     space = Space(axes, all_points(axes))
-    points = asked(Search(space), 50, lambda p: None if p[1][0] else 1.0 + p[1][1] + p[1][2])
-    assert sum(indices[0] for _, indices in points[10:30]) < 7  # chance would give ten
+
+    def taken(point: Point) -> float | None:
+        bad, a, b = point[1]
+        return None if bad else 1.0 + abs(a - 27) + abs(b - 13)
+
+    points = asked(Search(space), 40, taken)
+    assert sum(indices[0] for _, indices in points[10:]) < 8  # chance would give fifteen
 
 
 def test_the_surrogate_knows_what_it_saw_and_how_little_it_knows_elsewhere() -> None:

@@ -23,7 +23,7 @@ _FEWEST = 3
 """Successes among them."""
 _SPREAD = 20
 """Random points of which the farthest opens."""
-_CANDIDATES = 1000
+_CANDIDATES = 2500
 """Random unmeasured points the surrogate judges at each ask, besides the neighbours of the best."""
 _LEADERS = 8
 """How many of the best points have their neighbours judged."""
@@ -34,8 +34,6 @@ _STEPS = 15
 """Of hyperparameter search, whenever it is due."""
 _POWER = 0.5
 """Of the relative speed that is modelled: between speed (1) and the logarithm of time (towards 0)."""
-_WORTH = 0.0
-"""Gain below which an improvement does not count."""
 _NEXT = 10
 """Proposals whose gains make the outlook."""
 _MEMORY = 160
@@ -82,7 +80,7 @@ class ModelBased:
         model = self._learn(board, seconds, ranking)
         candidates = np.union1d(sample, self._around(board, ranking))
         x = board.encoding.of(candidates)
-        gain = expected_improvement(*model.predict(x), best=-1.0 - _WORTH) * self._chance(board, x)
+        gain = expected_improvement(*model.predict(x), best=-1.0) * self._chance(board, x)
         self.outlook = float(np.sort(gain)[-_NEXT:].sum()) / _POWER
         return int(candidates[gain.argmax()])
 
