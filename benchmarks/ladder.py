@@ -1,10 +1,13 @@
 """The way from the naive GEMM to the tuned one, a step at a time, on the adapter at hand.
 
-    python benchmarks/ladder.py --size 4096
+    python benchmarks/ladder.py --size 4096 --plot ladder.svg
 
 Each rung changes one thing of the rung before. All are proved right and timed in turns; what a device
 cannot run is left out, with the reason. The last rung is the best config known (`autotune gemm` finds it).
 """
+
+from pathlib import Path
+from typing import Any
 
 import click
 from msgspec import structs
@@ -64,39 +67,75 @@ def rungs() -> dict[str, GemmConfig]:
 @click.command()
 @click.option("--size", type=click.IntRange(min=64), default=1024, show_default=True, help="A multiple of 4.")
 @click.option("--adapter", help="As in `autotune gemm --adapter`.")
-def main(size: int, adapter: str | None) -> None:
+@click.option(
+    "--plot", type=click.Path(dir_okay=False, path_type=Path), help="Draw it: a name in .svg or .png."
+)
+def main(size: int, adapter: str | None, plot: Path | None) -> None:
     """Time every rung of the ladder."""
+    if plot is not None:
+        _pyplot()  # before a minute of measuring
     problem = GemmProblem(m=size, n=size, k=size)
     runtime = WorkerRuntime(adapter)
     try:
-        steps = rungs() | {"the best known config": find(FAMILY, problem, runtime.profile).config}
-        plans = {name: FAMILY.plan(problem, config, specialize=False) for name, config in steps.items()}
-        check = verify.prepare(FAMILY, problem, plans["vec4 loads and stores"], runtime.profile, seed=0)
-        runtime.load(check.contents)
-        timers, estimates, timed = [], [], []
-        for name, plan in plans.items():
-            refusal = next(limits.refusals(limits.needs(plan), runtime.profile), None)
-            if refusal is not None:
-                click.echo(f"left out: {name}: {refusal}", err=True)
-                continue
-            handle = runtime.compile(plan)
-            wrong = check.complaint(runtime.run(handle))
-            if wrong is not None:
-                raise SystemExit(f"{name} is wrong: {wrong}")
-            timers.append(lambda batch, samples, handle=handle: runtime.time(handle, batch, samples))
-            estimates.append(runtime.time(handle, 1, 1)[0][0])
-            timed.append(name)
-        measured = measure.interleave(timers, estimates, seed=0, budget=20.0)
+        seconds = climb(runtime, problem)
     finally:
         runtime.close()
-    click.echo(f"{FAMILY.label(problem)} on {runtime.profile.name}\n")
-    click.echo("| step | time | rate | times naive |\n|---|---:|---:|---:|")
-    naive = measured[0]
-    for name, result in zip(timed, measured, strict=True):
-        if result is not None and naive is not None:
-            rate = console.rate(FAMILY.flops(problem), result.seconds)
-            faster = naive.seconds / result.seconds
-            click.echo(f"| {name} | {console.seconds(result.seconds)} | {rate} | {faster:.1f} |")
+    title = f"{FAMILY.label(problem)} on {runtime.profile.name}"
+    click.echo(f"{title}\n\n| step | time | rate | times naive |\n|---|---:|---:|---:|")
+    naive = next(iter(seconds.values()))
+    for name, time in seconds.items():
+        rate = console.rate(FAMILY.flops(problem), time)
+        click.echo(f"| {name} | {console.seconds(time)} | {rate} | {naive / time:.1f} |")
+    if plot is not None:
+        draw(title, {name: FAMILY.flops(problem) / time for name, time in seconds.items()}, plot)
+
+
+def climb(runtime: WorkerRuntime, problem: GemmProblem) -> dict[str, float]:
+    """Seconds of each rung that the device can run, proved right and timed in turns."""
+    steps = rungs() | {"the best known config": find(FAMILY, problem, runtime.profile).config}
+    plans = {name: FAMILY.plan(problem, config, specialize=False) for name, config in steps.items()}
+    check = verify.prepare(FAMILY, problem, plans["vec4 loads and stores"], runtime.profile, seed=0)
+    runtime.load(check.contents)
+    timers, estimates, timed = [], [], []
+    for name, plan in plans.items():
+        refusal = next(limits.refusals(limits.needs(plan), runtime.profile), None)
+        if refusal is not None:
+            click.echo(f"left out: {name}: {refusal}", err=True)
+            continue
+        handle = runtime.compile(plan)
+        wrong = check.complaint(runtime.run(handle))
+        if wrong is not None:
+            raise SystemExit(f"{name} is wrong: {wrong}")
+        timers.append(lambda batch, samples, handle=handle: runtime.time(handle, batch, samples))
+        estimates.append(runtime.time(handle, 1, 1)[0][0])
+        timed.append(name)
+    measured = measure.interleave(timers, estimates, seed=0, budget=20.0)
+    return {name: found.seconds for name, found in zip(timed, measured, strict=True) if found is not None}
+
+
+def _pyplot() -> Any:
+    try:
+        from matplotlib import pyplot
+    except ImportError as error:
+        raise click.ClickException("a plot needs matplotlib: pip install 'wgsl-autotune[plots]'") from error
+    return pyplot
+
+
+def draw(title: str, rates: dict[str, float], path: Path) -> None:
+    """A bar a rung, longer is faster, with its rate beside it."""
+    pyplot = _pyplot()
+    unit, name = (1e12, "TFLOP/s") if max(rates.values()) >= 1e12 else (1e9, "GFLOP/s")
+    values = [rate / unit for rate in rates.values()]
+    figure, axes = pyplot.subplots(figsize=(9, 0.42 * len(rates) + 1.2), layout="constrained")
+    bars = axes.barh(list(rates), values, color="#3b6ea5")
+    axes.bar_label(bars, labels=[f"{value:.3g}" for value in values], padding=4)
+    axes.invert_yaxis()
+    axes.margins(x=0.1)
+    axes.set_xlabel(name)
+    axes.set_title(title, loc="left")
+    axes.spines[["top", "right"]].set_visible(False)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path)
 
 
 if __name__ == "__main__":

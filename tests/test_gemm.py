@@ -57,6 +57,24 @@ def split_k(*, splits, **changes):
 
 ROW_MAJOR = {"k_major_a": False, "strips": False, "pad_a": 1}
 TALL = {"tile_m": 64, "thread_m": 8, "lanes_n": 4, "group_m": 8}
+
+
+def gemv(**changes):
+    config = Gemv(
+        stream="b",
+        rows=1,
+        columns=4,
+        lanes_n=4,
+        threads_k=8,
+        vector=4,
+        unroll_k=2,
+        splits=1,
+        staging="memory",
+        reduce="tree",
+    )
+    return structs.replace(config, **changes)
+
+
 CONFIGS = {
     "naive": Naive(workgroup_x=8, workgroup_y=4),
     "tiled-8": Tiled(tile=8),
@@ -77,9 +95,10 @@ CONFIGS = {
     "split-vec4-prefetch-row-major": split_k(
         splits=2, vector=4, buffering="prefetch", k_major_a=False, tile_k=16
     ),
-    "gemv": Gemv(rows=1, lanes_n=4, threads_k=8, vector=1, unroll_k=1, splits=1),
-    "gemv-rows": Gemv(rows=4, lanes_n=2, threads_k=16, vector=4, unroll_k=2, splits=1),
-    "gemv-splits": Gemv(rows=2, lanes_n=8, threads_k=4, vector=4, unroll_k=1, splits=3),
+    "gemv": gemv(vector=1, lanes_n=4, threads_k=8, unroll_k=1),
+    "gemv-rows": gemv(rows=4, lanes_n=2, threads_k=16),
+    "gemv-splits": gemv(rows=2, lanes_n=8, threads_k=4, unroll_k=1, splits=3),
+    "gemv-columns": gemv(stream="a", rows=2, columns=2, staging="workgroup"),
 }
 one_of_each = pytest.mark.parametrize(
     "name",

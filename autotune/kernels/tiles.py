@@ -11,6 +11,7 @@ it wants to be told.
 from collections.abc import Callable
 from typing import Any
 
+from autotune.expression import ceil_div
 from autotune.kernels.base import Parameters, Rule
 
 LANES = 32
@@ -19,6 +20,8 @@ SMALLEST_TILE = 32
 """Edge of a tile that is never too large, in elements."""
 MAX_REGISTER_BLOCK = 128
 """Sums an invocation may keep; with more, the kernels of `gemm` spilled on every GPU tried."""
+MAX_SPLIT_TILES = 512
+"""Tiles of C beyond which any GPU is full without splitting K."""
 MAX_GEMV_M = 64
 """Rows of A beyond which tiles reuse the other matrix better than a gemv kernel does."""
 
@@ -92,13 +95,21 @@ WHOLE_UNROLLED_STEPS = Rule(
 )
 """Tiles whose depth is a multiple of the steps written out."""
 
+MAX_GEMV_ROWS = 16
+"""Rows that a gemv kernel takes at a time at most."""
 FEW_ROWS = Rule(
     ("rows",),
     "gemv is for few rows of A",
-    lambda p, c: p.m <= MAX_GEMV_M and c["rows"] < 2 * p.m,
+    lambda p, c: p.m <= MAX_GEMV_M and good_rows(c["rows"], p.m),
     needed=False,
 )
 """Problems that a kernel without tiles is for; it takes `rows` rows of A at a time."""
+
+
+def good_rows(rows: int, of: int) -> bool:
+    """Whether taking this many rows at a time leaves few idle, and reads the other matrix once or twice (for
+    more than MAX_GEMV_ROWS, that often for each MAX_GEMV_ROWS of them)."""
+    return min(of, MAX_GEMV_ROWS) <= 2 * rows < 4 * of
 
 
 def unrolled_code(most: int) -> Rule:
@@ -126,6 +137,27 @@ def even_loads(pieces: Callable[[Any, Parameters], tuple[int, int]], *also: str)
         ("tile_m", "tile_n", "tile_k", "thread_m", "thread_n", *also),
         "a tile's loads do not go round evenly",
         holds,
+    )
+
+
+def few_tiles(batch: Callable[[Any], int]) -> tuple[Rule, Rule]:
+    """Problems for which K is worth splitting, in no more shares than it has tiles; `batch` gives the number
+    of matrices C."""
+    return (
+        Rule(
+            ("tile_m", "tile_n"),
+            "splitting K is no use: the tiles of C fill any GPU",
+            lambda p, c: (
+                batch(p) * ceil_div(p.m, c["tile_m"]) * ceil_div(p.n, c["tile_n"]) <= MAX_SPLIT_TILES
+            ),
+            needed=False,
+        ),
+        Rule(
+            ("tile_k", "splits"),
+            "more splits than K has tiles",
+            lambda p, c: c["splits"] * c["tile_k"] <= p.k,
+            needed=False,
+        ),
     )
 
 

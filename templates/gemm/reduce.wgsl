@@ -2,12 +2,16 @@
 enable f16;
 
 //# endif
+//# if reduce == "subgroup"
+enable subgroups;
+
+//# endif
 // Second pass of a GEMM whose K was split: adds the partial sums in a fixed order, so that the same input
 // gives the same bits every time, and applies the epilogue.
 //
 //   lanes           invocations side by side, {{ "four elements" if store_vector == 4 else "one element" }} of C each, e.g. 16
 //   threads_splits  invocations that share the splits, e.g. 16
-{% from "lib/tree_sum.wgsl" import tree_sum %}
+{% from "lib/lane_sum.wgsl" import lane_sum %}
 
 {{ "" }}
 {% include "lib/sizes.wgsl" %}
@@ -33,6 +37,9 @@ fn main(
     @builtin(workgroup_id) workgroup: vec3<u32>,
     @builtin(num_workgroups) grid: vec3<u32>,
     @builtin(local_invocation_id) local: vec3<u32>,
+//# if reduce == "subgroup"
+    @builtin(subgroup_size) subgroup_size: u32,
+//# endif
 ) {
     let elements = {{ "sizes.batch * " if batched else "" }}sizes.m * sizes.n / WIDTH;
     let i = linear_workgroup(workgroup, grid) * LANES + local.x;
@@ -42,12 +49,10 @@ fn main(
             sum += sums[split * elements + i];
         }
     }
-    partial[local.y][local.x] = sum;
-    workgroupBarrier();
-{{ tree_sum("partial", threads_splits) }}
+{{ lane_sum(element, threads_splits, lanes, reduce) }}
     if (local.y == 0u && i < elements) {
         let row = i * WIDTH / sizes.n;
         let col = i * WIDTH % sizes.n;
-        put(c_start(0u, row / sizes.m), row % sizes.m, col, partial[0][local.x]);
+        put(c_start(0u, row / sizes.m), row % sizes.m, col, sum);
     }
 }

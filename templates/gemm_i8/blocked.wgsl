@@ -35,6 +35,8 @@ requires packed_4x8_integer_dot_product;
 //# set invocations = threads_m * threads_n
 //# set quads_k = tile_k // 16
 //# set buffers = 2 if buffering == "double" else 1
+{% from "lib/tile_walk.wgsl" import tile_walk %}
+
 {% include "lib/sizes.wgsl" %}
 
 {% include "gemm_i8/operands.wgsl" %}
@@ -169,43 +171,7 @@ fn main(
 //# endfor
 //# endfor
 
-//# if buffering == "single"
-    for (var k0 = 0u; k0 < words; k0 += TILE_WORDS) {
-{{ fetch("k0") }}
-{{ commit("0") }}
-        workgroupBarrier();
-{{ compute("0") }}
-        workgroupBarrier();
-    }
-//# elif buffering == "prefetch"
-{{ fetch("0u") }}
-    for (var k0 = 0u; k0 < words; k0 += TILE_WORDS) {
-{{ commit("0") }}
-        workgroupBarrier();
-        if (k0 + TILE_WORDS < words) {
-{{ fetch("(k0 + TILE_WORDS)") }}
-        }
-{{ compute("0") }}
-        workgroupBarrier();
-    }
-//# else
-{{ fetch("0u") }}
-{{ commit("0") }}
-    workgroupBarrier();
-    var now = 0u;
-    for (var k0 = 0u; k0 < words; k0 += TILE_WORDS) {
-        let more = k0 + TILE_WORDS < words;
-        if (more) {
-{{ fetch("(k0 + TILE_WORDS)") }}
-        }
-{{ compute("now") }}
-        if (more) {
-{{ commit("(1u - now)") }}
-        }
-        workgroupBarrier();
-        now = 1u - now;
-    }
-//# endif
+{{ tile_walk(buffering, fetch, commit, compute, "0u", "words", "TILE_WORDS") }}
 
     // The exact sums become f32 and take their scales.
 //# for j in range(thread_n)

@@ -18,11 +18,14 @@ enable f16;
 //   tile_m, tile_n      tile of C a workgroup computes, in elements, e.g. 64 × 64
 //   tile_k              depth of the tiles, e.g. 16; K must be a multiple of it
 //   thread_m, thread_n  register block of an invocation, in elements, e.g. 8 × 8
-//   buffering           single: load, wait, compute; prefetch: the next tile waits in registers
+//   buffering           single: load, wait, compute; prefetch: the next tile waits in registers;
+//                       double: and has a second place in workgroup memory (one barrier less)
 //   unroll_k            steps of k written out, e.g. 16
+//   splits              workgroups that share K, each with partial sums of its own, e.g. 4
 //# set threads_n = tile_n // thread_n
 //# set threads_m = tile_m // thread_m
 //# set invocations = threads_m * threads_n
+//# set buffers = 2 if buffering == "double" else 1
 //# set quads_m = thread_m // 4
 //# set quads_n = thread_n // 4
 //# set units_a = tile_m * tile_k // 16
@@ -30,10 +33,13 @@ enable f16;
 //# set steps_a = [units_a // invocations, 1] | max
 //# set steps_w = [units_w // invocations, 1] | max
 //# set components = ["x", "y", "z", "w"]
+{% from "lib/tile_walk.wgsl" import tile_walk %}
 
 {% include "lib/sizes.wgsl" %}
 
 {% include "gemm_q4/operands.wgsl" %}
+
+{% include "lib/gemm_store.wgsl" %}
 
 {% include "lib/grid.wgsl" %}
 
@@ -42,23 +48,17 @@ const TILE_N = {{ tile_n }}u;
 const TILE_K = {{ tile_k }}u;
 const THREADS_N = {{ threads_n }}u;  // invocations along N: {{ tile_n }} / {{ thread_n }}
 const INVOCATIONS = {{ invocations }}u;  // {{ threads_m }} × {{ threads_n }}
+const BUFFERS = {{ buffers }}u;
+//# if splits > 1
+const SPLITS = {{ splits }}u;
+//# endif
 const LANES_N = 8u;
 const LANES_M = 4u;
 
 // Nested arrays: a constant index is never clamped, and the clamp of a thread's own column is the
 // same expression for every k, so that the compiler keeps one.
-var<workgroup> tile_a: array<array<vec4<Sum>, TILE_M / 4u>, TILE_K>;  // [k][row / 4]
-var<workgroup> tile_w: array<array<vec4<Sum>, TILE_N / 4u>, TILE_K>;  // [k][col / 4]
-
-// C[row][col..col+3] where it exists.
-fn store_c(row: u32, col: u32, sum: vec4<Sum>) {
-    if (row >= sizes.m) { return; }
-    let i = row * sizes.n + col;
-    if (col < sizes.n) { c[i] = Stored(sum.x); }
-    if (col + 1u < sizes.n) { c[i + 1u] = Stored(sum.y); }
-    if (col + 2u < sizes.n) { c[i + 2u] = Stored(sum.z); }
-    if (col + 3u < sizes.n) { c[i + 3u] = Stored(sum.w); }
-}
+var<workgroup> tile_a: array<array<array<vec4<Sum>, TILE_M / 4u>, TILE_K>, BUFFERS>;  // [k][row / 4]
+var<workgroup> tile_w: array<array<array<vec4<Sum>, TILE_N / 4u>, TILE_K>, BUFFERS>;  // [k][col / 4]
 
 {% macro guarded(units) %}
 //# if units < invocations
@@ -88,7 +88,7 @@ fn store_c(row: u32, col: u32, sum: vec4<Sum>) {
 {% endcall %}
 {% endmacro %}
 {% macro turned(c) %}vec4<Sum>(v_0.{{ c }}, v_1.{{ c }}, v_2.{{ c }}, v_3.{{ c }}){% endmacro %}
-{% macro commit() %}
+{% macro commit(buffer) %}
         // Registers -> workgroup memory, turned; codes become numbers.
 {% call guarded(units_a) %}
 //# for s in range(steps_a)
@@ -97,7 +97,7 @@ fn store_c(row: u32, col: u32, sum: vec4<Sum>) {
                 let v_{{ r }} = vec4<Sum>(next_a_{{ s }}_{{ r }});
 //# endfor
 //# for c in components
-                tile_a[unit_k + {{ loop.index0 }}u][unit_row + {{ s * invocations * 4 // tile_k }}u] = {{ turned(c) }};
+                tile_a[{{ buffer }}][unit_k + {{ loop.index0 }}u][unit_row + {{ s * invocations * 4 // tile_k }}u] = {{ turned(c) }};
 //# endfor
             }
 //# endfor
@@ -109,21 +109,21 @@ fn store_c(row: u32, col: u32, sum: vec4<Sum>) {
                 let v_{{ r }} = Sum(next_scale_{{ s }}_{{ r }}) * four_weights(next_word_{{ s }}_{{ r }} >> shift);
 //# endfor
 //# for c in components
-                tile_w[unit_k + {{ loop.index0 }}u][unit_row + {{ s * invocations * 4 // tile_k }}u] = {{ turned(c) }};
+                tile_w[{{ buffer }}][unit_k + {{ loop.index0 }}u][unit_row + {{ s * invocations * 4 // tile_k }}u] = {{ turned(c) }};
 //# endfor
             }
 //# endfor
 {% endcall %}
 {% endmacro %}
-{% macro steps(k, count) %}
+{% macro steps(buffer, k, count) %}
 //# for u in range(count)
         {
             // One step of k: the outer product of a column of A's tile and a row of W's.
 //# for i in range(quads_m)
-            let a_{{ i }} = tile_a[{{ k }}{{ u }}u][pos_m + {{ i * threads_m }}u];
+            let a_{{ i }} = tile_a[{{ buffer }}][{{ k }}{{ u }}u][pos_m + {{ i * threads_m }}u];
 //# endfor
 //# for j in range(quads_n)
-            let w_{{ j }} = tile_w[{{ k }}{{ u }}u][pos_n + {{ j * threads_n }}u];
+            let w_{{ j }} = tile_w[{{ buffer }}][{{ k }}{{ u }}u][pos_n + {{ j * threads_n }}u];
 //# endfor
 //# for r in range(thread_m)
 //# for j in range(quads_n)
@@ -133,12 +133,12 @@ fn store_c(row: u32, col: u32, sum: vec4<Sum>) {
         }
 //# endfor
 {% endmacro %}
-{% macro compute() %}
+{% macro compute(buffer) %}
 //# if unroll_k == tile_k
-{{ steps("", tile_k) }}
+{{ steps(buffer, "", tile_k) }}
 //# else
         for (var k = 0u; k < TILE_K; k += {{ unroll_k }}u) {
-{{ steps("k + ", unroll_k) }}
+{{ steps(buffer, "k + ", unroll_k) }}
         }
 //# endif
 {% endmacro %}
@@ -152,10 +152,24 @@ fn main(
     // Workgroups that share columns of W follow each other. Past the last tile, all of one leave together.
     let tiles_m = (sizes.m + TILE_M - 1u) / TILE_M;
     let tiles_n = (sizes.n + TILE_N - 1u) / TILE_N;
-    let tile = linear_workgroup(workgroup, grid);
-    if (tile >= tiles_m * tiles_n) { return; }
+    let id = linear_workgroup(workgroup, grid);
+    if (id >= tiles_m * tiles_n{{ " * SPLITS" if splits > 1 else "" }}) { return; }
+    let tile = id % (tiles_m * tiles_n);
     let tile_row = tile % tiles_m * TILE_M;
     let tile_col = tile / tiles_m * TILE_N;
+
+//# if splits > 1
+    // Which share of K, in whole tiles. A share may be empty; its sums are zero then.
+    let split = id / (tiles_m * tiles_n);
+    let share = (sizes.k / TILE_K + SPLITS - 1u) / SPLITS * TILE_K;
+    let k_begin = min(split * share, sizes.k);
+    let k_end = min(k_begin + share, sizes.k);
+    let c_begin = c_start(split, 0u);
+//# else
+    let k_begin = 0u;
+    let k_end = sizes.k;
+    let c_begin = 0u;
+//# endif
 
     // Which register block of the tile.
     let block = invocation / 32u;
@@ -190,30 +204,11 @@ fn main(
 //# endfor
 //# endfor
 
-//# if buffering == "single"
-    for (var k0 = 0u; k0 < sizes.k; k0 += TILE_K) {
-{{ fetch("k0") }}
-{{ commit() }}
-        workgroupBarrier();
-{{ compute() }}
-        workgroupBarrier();
-    }
-//# else
-{{ fetch("0u") }}
-    for (var k0 = 0u; k0 < sizes.k; k0 += TILE_K) {
-{{ commit() }}
-        workgroupBarrier();
-        if (k0 + TILE_K < sizes.k) {
-{{ fetch("k0 + TILE_K") }}
-        }
-{{ compute() }}
-        workgroupBarrier();
-    }
-//# endif
+{{ tile_walk(buffering, fetch, commit, compute, "k_begin", "k_end", "TILE_K") }}
 
 //# for r in range(thread_m)
 //# for j in range(quads_n)
-    store_c(tile_row + (pos_m + {{ r // 4 * threads_m }}u) * 4u + {{ r % 4 }}u, tile_col + (pos_n + {{ j * threads_n }}u) * 4u, c_{{ r }}_{{ j }});
+    store_c(c_begin, tile_row + (pos_m + {{ r // 4 * threads_m }}u) * 4u + {{ r % 4 }}u, tile_col + (pos_n + {{ j * threads_n }}u) * 4u, c_{{ r }}_{{ j }});
 //# endfor
 //# endfor
 }

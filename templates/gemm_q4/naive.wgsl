@@ -7,28 +7,17 @@ enable f16;
 //
 //   workgroup_x  invocations along N, e.g. 16
 //   workgroup_y  invocations along M, e.g. 16
+{% from "lib/each_element.wgsl" import each_element %}
 
 {% include "lib/sizes.wgsl" %}
 
 {% include "gemm_q4/operands.wgsl" %}
 
+{% include "lib/gemm_store.wgsl" %}
+
 {% include "lib/grid.wgsl" %}
 
-const WORKGROUP_X = {{ workgroup_x }}u;
-const WORKGROUP_Y = {{ workgroup_y }}u;
-
-@compute @workgroup_size({{ workgroup_x }}, {{ workgroup_y }})
-fn main(
-    @builtin(workgroup_id) workgroup: vec3<u32>,
-    @builtin(num_workgroups) grid: vec3<u32>,
-    @builtin(local_invocation_id) local: vec3<u32>,
-) {
-    let tiles_n = (sizes.n + WORKGROUP_X - 1u) / WORKGROUP_X;
-    let tile = linear_workgroup(workgroup, grid);
-    let row = tile / tiles_n * WORKGROUP_Y + local.y;
-    let col = tile % tiles_n * WORKGROUP_X + local.x;
-    if (row >= sizes.m || col >= sizes.n) { return; }
-
+{% call each_element(workgroup_x, workgroup_y, false) %}
     var sum = Sum();
     for (var k = 0u; k < sizes.k; k += 8u) {
         let word = weights[(col * sizes.k + k) / 8u];
@@ -37,5 +26,5 @@ fn main(
         let high = dot(vec4<Sum>(a[quad + 1u]), four_weights(word >> 16u));
         sum += (low + high) * Sum(scales[col * (sizes.k / GROUP) + k / GROUP]);
     }
-    c[row * sizes.n + col] = Stored(sum);
-}
+    put(0u, row, col, sum);
+{% endcall %}

@@ -7,8 +7,7 @@ alias Sum = f32;
 const GROUP = {{ group }}u;
 @group(0) @binding(1) var<storage, read> a: array<vec4<Stored>>;
 @group(0) @binding(2) var<storage, read> weights: array<{{ load }}>;
-@group(0) @binding(3) var<storage, read> scales: array<Stored>;
-@group(0) @binding(4) var<storage, read_write> c: array<Stored>;
+@group(0) @binding(5) var<storage, read> scales: array<Stored>;
 
 // The four codes in the low half of a word, minus 8. No integer is converted, which many GPUs do at a
 // fraction of their rate: put into the mantissa of 2^(23-p), the nibble at bit p counts in ones, and a

@@ -71,14 +71,24 @@ class SplitK(Blocked, frozen=True, kw_only=True, tag="split_k"):
 
 
 class Gemv(Config, frozen=True, kw_only=True, tag="gemv"):
-    """A few rows of A at a time, with K shared out among invocations and workgroups."""
+    """The larger of A and B streamed past a few rows or columns of the other; K shared out among invocations
+    and workgroups."""
 
+    stream: Literal["a", "b"]
     rows: Annotated[int, Meta(ge=1, le=16)]
+    columns: Literal[1, 2, 4, 8]
     lanes_n: Annotated[int, Meta(ge=1, le=256)]
     threads_k: Annotated[int, Meta(ge=1, le=256)]
     vector: Literal[1, 4]
     unroll_k: Annotated[int, Meta(ge=1, le=8)]
     splits: Annotated[int, Meta(ge=1, le=256)]
+    staging: Literal["memory", "workgroup"]
+    reduce: Literal["tree", "subgroup"]
+
+    @property
+    def sums(self) -> int:
+        """Sums that an invocation adds to those of others at once, as a scalar or vector: 1, 2 or 4."""
+        return min(self.columns, 4)
 
 
 GemmConfig = Naive | Tiled | Blocked | SplitK | Gemv
@@ -92,7 +102,8 @@ def tile_of(config: GemmConfig) -> tuple[int, int]:
         case Tiled():
             return config.tile, config.tile
         case Gemv():
-            return config.rows, 4 * config.lanes_n
+            wide = config.columns * config.lanes_n
+            return (wide, config.rows) if config.stream == "a" else (config.rows, wide)
         case _:
             return config.tile_m, config.tile_n
 

@@ -119,15 +119,19 @@ class Gemm(Family):
 
     def neighbours(self, problem: GemmProblem, config: GemmConfig) -> list[Problem]:
         rows, cols = tile_of(config)
+        if isinstance(config, Gemv):  # more tiles of the streamed matrix, which must stay the larger one
+            rows *= 1 + 64 // rows if config.stream == "a" else 1
+            cols *= 1 + 64 // cols if config.stream == "b" else 1
         v = vector_of(config)
         rows_by = v if problem.transpose_a else 1  # what stays a multiple for vec4 accesses
+        cols_by = 1 if problem.transpose_b else v
         depth = max(depth_of(config), 4)
         shapes = (
-            (rows + rows_by, cols + v, depth + v),
-            (max(rows - rows_by, rows_by), max(cols - v, v), max(depth - v, v)),
-            (2 * rows + 3 * rows_by, v, 3 * depth),
-            (rows_by, 2 * cols + v, 3 * depth + v),
-            (rows + rows_by, cols + v, problem.k),  # where sums are as long as the problem's
+            (rows + rows_by, cols + cols_by, depth + v),
+            (max(rows - rows_by, rows_by), max(cols - cols_by, cols_by), max(depth - v, v)),
+            (2 * rows + 3 * rows_by, cols_by, 3 * depth),
+            (rows_by, 2 * cols + cols_by, 3 * depth + v),
+            (rows + rows_by, cols + cols_by, problem.k),  # where sums are as long as the problem's
         )
         small = {"batch": min(problem.batch, 3), "lda": 0, "ldb": 0, "ldc": 0}
         return [structs.replace(problem, m=m, n=n, k=k, **small) for m, n, k in shapes]

@@ -13,6 +13,7 @@ from autotune.kernels.gemm.configs import (
     vector_of,
 )
 from autotune.kernels.gemm.problem import GemmProblem
+from autotune.kernels.gemm.streaming import FEW, along, few_vector
 from autotune.model import DTYPE_BYTES, Buffer, Expr, Pass, Plan, Role
 
 _TEMPLATES = {"split_k": "blocked"}
@@ -36,17 +37,17 @@ def resources(problem: GemmProblem, config: GemmConfig) -> tuple[Resources, ...]
         workgroup_bytes=workgroup_bytes,
         workgroups=problem.batch * ceil_div(m, rows) * ceil_div(n, cols) * splits,
         binding_bytes=(size["a"], size["b"], *((size["c"], *epilogue) if splits == 1 else (size["sums"],))),
-        features=_features(problem),
+        features=_features(problem, config),
     )
     if splits == 1:
         return (main,)
-    width = _store_vector(problem, vector_of(config))
+    width = _store_vector(problem, config)
     reduce = Resources(
         workgroup_size=(REDUCE_LANES, REDUCE_THREADS, 1),
         workgroup_bytes=_reduce_bytes(problem, width),
         workgroups=ceil_div(problem.batch * m * n, REDUCE_LANES * width),
         binding_bytes=(size["c"], *epilogue, size["sums"]),
-        features=_features(problem),
+        features=_features(problem, config),
     )
     return main, reduce
 
@@ -54,9 +55,16 @@ def resources(problem: GemmProblem, config: GemmConfig) -> tuple[Resources, ...]
 def plan(problem: GemmProblem, config: GemmConfig, *, specialize: bool) -> Plan:
     """Render the passes. `specialize` bakes the sizes in."""
     sizes, scalars = _sizes(problem), _scalars(problem)
-    splits, vector = splits_of(config), vector_of(config)
+    splits = splits_of(config)
+    vectors = _vectors(problem, config)
     buffers = _buffers(problem, splits, fields=0 if specialize else len(sizes) + len(scalars))
-    context = _context(problem, specialize=specialize) | {"vector": vector, "splits": splits}
+    context = _context(problem, specialize=specialize) | {
+        "f16": _f16(problem),
+        "vector": vector_of(config),
+        **{f"vector_{x}": vector for x, vector in vectors.items() if x != "c"},
+        "splits": splits,
+        "reduce": config.reduce if isinstance(config, Gemv) else "tree",
+    }
     shared = ["sizes"] if "sizes" in buffers else []
     epilogue = _epilogue_buffers(problem)
     if splits == 1:
@@ -64,7 +72,7 @@ def plan(problem: GemmProblem, config: GemmConfig, *, specialize: bool) -> Plan:
     else:
         passes = [
             _main_pass(problem, config, context, (*shared, "a", "b", "sums")),
-            _reduce_pass(problem, _store_vector(problem, vector), context, (*shared, "c", *epilogue, "sums")),
+            _reduce_pass(problem, vectors["c"], context, (*shared, "c", *epilogue, "sums")),
         ]
     return Plan(
         kernel="gemm",
@@ -74,8 +82,8 @@ def plan(problem: GemmProblem, config: GemmConfig, *, specialize: bool) -> Plan:
         uniform=() if specialize else (*sizes, *scalars),
         buffers=tuple(buffers.values()),
         passes=tuple(passes),
-        features=_features(problem),
-        multiples=_multiples(problem, vector),
+        features=_features(problem, config),
+        multiples=_multiples(problem, vectors),
     )
 
 
@@ -121,7 +129,6 @@ def _context(problem: GemmProblem, *, specialize: bool) -> dict[str, object]:
         "dtype": problem.dtype,
         "accumulate": problem.accumulate,
         "output": problem.output,
-        "f16": bool(_features(problem)),
         "transpose_a": problem.transpose_a,
         "transpose_b": problem.transpose_b,
         **{f"ld{x}": text for x, text in ld.items()},
@@ -180,16 +187,34 @@ def _sizes_in_bytes(problem: GemmProblem, splits: int) -> dict[str, int]:
     }
 
 
-def _store_vector(problem: GemmProblem, vector: int) -> int:
-    """Elements of C that one store moves, where loads move `vector`."""
-    return 1 if problem.n % 4 or problem.ldc % 4 else vector
+def _vectors(problem: GemmProblem, config: GemmConfig) -> dict[str, int]:
+    """Elements of A, B and C that one access moves."""
+    vector = vector_of(config)
+    found = {"a": vector, "b": vector, "c": _store_vector(problem, config)}
+    if isinstance(config, Gemv):
+        found[FEW[config.stream]] = few_vector(problem, config.stream)
+    return found
 
 
-def _multiples(problem: GemmProblem, vector: int) -> dict[str, int]:
+def _store_vector(problem: GemmProblem, config: GemmConfig) -> int:
+    """Elements of C that one store moves: as many as loads, where invocations have neighbours along N."""
+    if problem.n % 4 or problem.ldc % 4 or (isinstance(config, Gemv) and not _quads(problem, config)):
+        return 1
+    return vector_of(config)
+
+
+def _quads(problem: GemmProblem, config: GemmConfig) -> bool:
+    """Whether an invocation's sums are vec4s along N."""
+    if isinstance(config, Gemv):
+        return config.stream == "b" and along(problem, "b") == "outer"
+    return isinstance(config, Blocked)
+
+
+def _multiples(problem: GemmProblem, vectors: dict[str, int]) -> dict[str, int]:
     """Sizes that must stay multiples of 4 for the accesses of this text."""
-    names: set[str] = {"n", "ldc"} if _store_vector(problem, vector) == 4 else set()
-    if vector == 4:
-        names |= {*list(_columns(problem).values())[:2], "lda", "ldb"}
+    names = {
+        name for x, column in _columns(problem).items() if vectors[x] == 4 for name in (column, f"ld{x}")
+    }
     return {name: 4 for name in _sizes(problem) if name in names}
 
 
@@ -206,9 +231,17 @@ def _main_pass(
     if problem.batch > 1:
         workgroups.append("batch")
     if isinstance(config, Blocked | Gemv):
-        context = context | {"quads": True, "store_vector": _store_vector(problem, config.vector)}
+        context = context | {
+            "quads": _quads(problem, config),
+            "store_vector": _store_vector(problem, config),
+        }
     if isinstance(config, Gemv):
-        context = context | {"staged": "accumulator"}  # what it loads goes straight into the sums
+        context = context | {
+            "staged": "accumulator",  # what it loads goes straight into the sums
+            "wide_along": along(problem, config.stream),
+            "few_along": along(problem, FEW[config.stream]),
+            "few_vector": few_vector(problem, config.stream),
+        }
     template = _TEMPLATES.get(config.variant, config.variant)
     return Pass(
         wgsl=wgsl(f"gemm/{template}.wgsl", context | config.parameters()),
@@ -248,12 +281,18 @@ def _workgroup(problem: GemmProblem, config: GemmConfig) -> tuple[tuple[int, int
     if isinstance(config, Tiled):
         return (config.tile, config.tile, 1), 2 * config.tile**2 * DTYPE_BYTES[problem.dtype]
     if isinstance(config, Gemv):
-        partial = config.lanes_n * config.threads_k * 4 * DTYPE_BYTES[problem.accumulate]
-        return (config.lanes_n, config.threads_k, 1), partial
+        invocations = config.lanes_n * config.threads_k
+        tile = config.rows * config.unroll_k * config.threads_k * 4 if config.staging == "workgroup" else 0
+        return (invocations, 1, 1), (invocations * config.sums + tile) * DTYPE_BYTES[problem.accumulate]
     assert isinstance(config, Blocked)
     staged = problem.accumulate if config.staged == "accumulator" else problem.dtype
     return (config.invocations, 1, 1), config.workgroup_vec4s() * 4 * DTYPE_BYTES[staged]
 
 
-def _features(problem: GemmProblem) -> tuple[str, ...]:
-    return ("shader-f16",) if "f16" in (problem.dtype, problem.output) else ()
+def _f16(problem: GemmProblem) -> bool:
+    return "f16" in (problem.dtype, problem.output)
+
+
+def _features(problem: GemmProblem, config: GemmConfig) -> tuple[str, ...]:
+    f16 = ("shader-f16",) if _f16(problem) else ()
+    return (*f16, "subgroups") if isinstance(config, Gemv) and config.reduce == "subgroup" else f16

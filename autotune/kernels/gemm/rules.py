@@ -1,32 +1,36 @@
 """Which configs are legal, with reasons. `naive` and `tiled` need no rules: limits alone decide."""
 
-from autotune.expression import ceil_div
 from autotune.kernels.base import Parameters, Rule
 from autotune.kernels.gemm.problem import GemmProblem
+from autotune.kernels.gemm.streaming import FEW, along, larger, vec4_rows
 from autotune.kernels.tiles import (
-    FEW_ROWS,
     LANES,
     LANES_FIT,
+    MAX_GEMV_M,
     REGISTER_BLOCK,
     TILE_SIZES,
     WHOLE_REGISTER_BLOCKS,
     even_loads,
+    few_tiles,
+    good_rows,
     unrolled_code,
     vector_access,
     whole_rows,
 )
 
-MAX_SPLIT_TILES = 512
-"""Tiles of C beyond which any GPU is full without splitting K."""
 MAX_UNROLLED = 2048
 """Multiply-adds written out, four of them a vec4; beyond this, compile time grew without any gain."""
 MAX_GEMV_UNROLLED = 32
 """Loads of four k written out for all rows in the gemv kernel."""
+MAX_GEMV_SUMS = 64
+"""Sums that an invocation of the gemv kernel may keep, beside the values under way."""
+MAX_GEMV_LOADS = 32
+"""vec4s of the streamed matrix that an invocation may have under way: 128 registers."""
 
 
 def vec4_possible(p: GemmProblem) -> bool:
     """Whether A and B can be read in vec4s: stored rows have, and start at, multiples of 4 elements."""
-    return not any(size % 4 for operand in ("a", "b") for size in p.stored(operand)[2:])
+    return vec4_rows(p, "a") and vec4_rows(p, "b")
 
 
 def _pieces(p: GemmProblem, c: Parameters) -> tuple[int, int]:
@@ -65,26 +69,49 @@ BLOCKED_RULES = (
     ),
 )
 
-SPLIT_K_RULES = (
-    *BLOCKED_RULES,
-    Rule(
-        ("tile_m", "tile_n"),
-        "splitting K is no use: the tiles of C fill any GPU",
-        lambda p, c: p.batch * ceil_div(p.m, c["tile_m"]) * ceil_div(p.n, c["tile_n"]) <= MAX_SPLIT_TILES,
-        needed=False,
-    ),
-    Rule(
-        ("tile_k", "splits"),
-        "more splits than K has tiles",
-        lambda p, c: c["splits"] * c["tile_k"] <= p.k,
-        needed=False,
-    ),
-)
+SPLIT_K_RULES = (*BLOCKED_RULES, *few_tiles(lambda p: p.batch))
+
+
+def _few(p: GemmProblem, stream: str) -> int:
+    """Rows or columns of the matrix that is not streamed."""
+    return p.n if stream == "a" else p.m
+
 
 GEMV_RULES = (
-    Rule(("rows",), "gemv reads A and B as they are", lambda p, _: not p.transpose_a and not p.transpose_b),
-    *VECTOR_RULES,
-    FEW_ROWS,
+    Rule(
+        ("stream",),
+        "the smaller matrix would be streamed",
+        lambda p, c: c["stream"] == larger(p),
+        needed=False,
+    ),
+    Rule(
+        ("stream", "rows"),
+        "gemv is for few rows or columns",
+        lambda p, c: (few := _few(p, c["stream"])) <= MAX_GEMV_M and good_rows(c["rows"], few),
+        needed=False,
+    ),
+    Rule(
+        ("stream", "columns"),
+        "what lies side by side is taken four at a time",
+        lambda p, c: c["columns"] == 4 or along(p, c["stream"]) == "k",
+    ),
+    Rule(
+        ("stream", "vector"),
+        "vec4 access needs rows of the streamed matrix in multiples of 4",
+        lambda p, c: c["vector"] == 1 or vec4_rows(p, c["stream"]),
+    ),
+    Rule(
+        ("stream", "vector"),
+        "scalar access where vec4 is possible",
+        lambda p, c: c["vector"] == 4 or not vec4_rows(p, c["stream"]),
+        needed=False,
+    ),
+    Rule(
+        ("stream", "staging"),
+        "four k of the small matrix do not lie together, and are read again for each line of the large one",
+        lambda p, c: c["staging"] == "workgroup" or along(p, FEW[c["stream"]]) == "k",
+        needed=False,
+    ),
     Rule(
         ("lanes_n", "threads_k"),
         f"workgroup not a multiple of {LANES} invocations",
@@ -102,9 +129,31 @@ GEMV_RULES = (
         needed=False,
     ),
     Rule(
+        ("rows", "columns"),
+        "too many sums an invocation",
+        lambda _, c: c["rows"] * c["columns"] <= MAX_GEMV_SUMS,
+        needed=False,
+    ),
+    Rule(
+        ("columns", "unroll_k"),
+        "too many loads under way",
+        lambda _, c: c["columns"] * c["unroll_k"] <= MAX_GEMV_LOADS,
+        needed=False,
+    ),
+    Rule(
         ("rows", "unroll_k"),
         "too much unrolled code",
         lambda _, c: c["rows"] * c["unroll_k"] <= MAX_GEMV_UNROLLED,
         needed=False,
+    ),
+    Rule(
+        ("reduce",),
+        "exchange within subgroups is for sums in f32",
+        lambda p, c: c["reduce"] == "tree" or p.accumulate == "f32",
+    ),
+    Rule(
+        ("lanes_n", "reduce"),
+        "exchange within subgroups needs a power of two of lanes",
+        lambda _, c: c["reduce"] == "tree" or c["lanes_n"] & (c["lanes_n"] - 1) == 0,
     ),
 )

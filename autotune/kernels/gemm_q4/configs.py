@@ -27,6 +27,9 @@ class Gemv(Config, frozen=True, kw_only=True, tag="gemv"):
     lanes_k: Annotated[int, Meta(ge=1, le=256)]
     words: Literal[1, 2, 4]
     unroll_k: Annotated[int, Meta(ge=1, le=8)]
+    staging: Literal["memory", "workgroup"]
+    dequant: Literal["subtract", "convert"]
+    reduce: Literal["tree", "subgroup"]
 
     @property
     def step(self) -> int:
@@ -38,6 +41,13 @@ class Gemv(Config, frozen=True, kw_only=True, tag="gemv"):
         """Columns whose sums invocations add up together at once, as a scalar or vector: 1, 2 or 4."""
         return min(self.columns, 4)
 
+    @property
+    def staged_elements(self) -> int:
+        """Elements of A that workgroup memory holds: those of a round, and a vec4 more for each of a load."""
+        if self.staging == "memory":
+            return 0
+        return self.rows * self.step * (self.unroll_k * self.lanes_k + 1)
+
 
 class Blocked(Config, frozen=True, kw_only=True, tag="blocked"):
     """Register blocks over tiles in workgroup memory, W dequantised on its way there."""
@@ -47,7 +57,7 @@ class Blocked(Config, frozen=True, kw_only=True, tag="blocked"):
     tile_k: Annotated[int, Meta(ge=8, le=128)]
     thread_m: Annotated[int, Meta(ge=4, le=32)]
     thread_n: Annotated[int, Meta(ge=4, le=32)]
-    buffering: Literal["single", "prefetch"]
+    buffering: Literal["single", "prefetch", "double"]
     unroll_k: Annotated[int, Meta(ge=1, le=128)]
 
     @property
@@ -56,7 +66,13 @@ class Blocked(Config, frozen=True, kw_only=True, tag="blocked"):
         return self.tile_m // self.thread_m * (self.tile_n // self.thread_n)
 
 
-GemmQ4Config = Naive | Gemv | Blocked
+class SplitK(Blocked, frozen=True, kw_only=True, tag="split_k"):
+    """Register blocks over a share of K each; a second pass adds the shares. For few tiles of C."""
+
+    splits: Annotated[int, Meta(ge=2, le=64)]
+
+
+GemmQ4Config = Naive | Gemv | Blocked | SplitK
 
 
 def tile_of(config: GemmQ4Config) -> tuple[int, int]:
@@ -78,7 +94,12 @@ def depth_of(config: GemmQ4Config) -> int:
         case Gemv():
             return config.step * config.lanes_k * config.unroll_k
         case Blocked():
-            return config.tile_k
+            return config.tile_k * splits_of(config)
+
+
+def splits_of(config: GemmQ4Config) -> int:
+    """Shares that K is cut into."""
+    return config.splits if isinstance(config, SplitK) else 1
 
 
 def multiple_of(config: GemmQ4Config) -> int:

@@ -13,6 +13,7 @@ from autotune.kernels.gemm_q4.configs import (
     GemmQ4Config,
     Gemv,
     Naive,
+    SplitK,
     depth_of,
     multiple_of,
     tile_of,
@@ -21,7 +22,7 @@ from autotune.kernels.gemm_q4.default import default
 from autotune.kernels.gemm_q4.packing import dequantize
 from autotune.kernels.gemm_q4.plan import plan, resources
 from autotune.kernels.gemm_q4.problem import CODES, GemmQ4Problem, check_problem
-from autotune.kernels.gemm_q4.rules import BLOCKED_RULES, GEMV_RULES
+from autotune.kernels.gemm_q4.rules import BLOCKED_RULES, GEMV_RULES, SPLIT_K_RULES
 from autotune.kernels.sizes import doublings
 from autotune.model import DeviceProfile, Plan, Problem
 
@@ -37,12 +38,12 @@ class GemmQ4(Family):
 
     name = "gemm_q4"
     problem_type = GemmQ4Problem
-    config_types = {"naive": Naive, "gemv": Gemv, "blocked": Blocked}  # noqa: RUF012
+    config_types = {"naive": Naive, "gemv": Gemv, "blocked": Blocked, "split_k": SplitK}  # noqa: RUF012
     samples = {  # noqa: RUF012
         "f32": GemmQ4Problem(m=1, n=64, k=64),
         "f16": GemmQ4Problem(m=1, n=64, k=64, dtype="f16"),
     }
-    rules = {"gemv": GEMV_RULES, "blocked": BLOCKED_RULES}  # noqa: RUF012
+    rules = {"gemv": GEMV_RULES, "blocked": BLOCKED_RULES, "split_k": SPLIT_K_RULES}  # noqa: RUF012
     options = (
         Option("m", "Rows of A and C.", int, 1),
         Option("n", "Columns of W and C.", int),
@@ -67,7 +68,7 @@ class GemmQ4(Family):
         return resources(problem, config)
 
     def default(self, problem: GemmQ4Problem, profile: DeviceProfile | None) -> GemmQ4Config:
-        return default(problem)
+        return default(problem, profile)
 
     def baseline(self, problem: GemmQ4Problem, profile: DeviceProfile | None) -> GemmQ4Config:
         return Naive(workgroup_x=16, workgroup_y=16)

@@ -63,6 +63,6 @@ def buffer_bytes(problem: GemmQ4Problem) -> dict[str, int]:
     return {
         "a": problem.m * problem.k * width,
         "weights": problem.n * problem.k // CODES * DTYPE_BYTES["u32"],
-        "scales": problem.n * (problem.k // problem.group) * width,
         "c": problem.m * problem.n * width,
+        "scales": problem.n * (problem.k // problem.group) * width,
     }

@@ -10,6 +10,7 @@ from autotune.kernels.tiles import (
     TILE_SIZES,
     WHOLE_UNROLLED_STEPS,
     even_loads,
+    few_tiles,
     unrolled_code,
     whole_rows,
 )
@@ -107,4 +108,9 @@ BLOCKED_RULES = (
     even_loads(_pieces),
     WHOLE_UNROLLED_STEPS,
     unrolled_code(MAX_UNROLLED),
+)
+
+SPLIT_K_RULES = (
+    *BLOCKED_RULES,
+    *few_tiles(lambda _: 1),
 )
