@@ -29,17 +29,17 @@ EFFORTS: dict[str, Profile] = {
     "quick": Profile(
         gpu=Budget(trials=100, seconds=15.0),
         cpu=Budget(trials=25, seconds=40.0),
-        patience=Patience(promise=0.01, asks=5, least=30),
+        patience=Patience(promise=0.005, asks=10, least=30),
     ),
     "normal": Profile(
         gpu=Budget(trials=250, seconds=35.0),
         cpu=Budget(trials=60, seconds=90.0),
-        patience=Patience(promise=0.005, asks=10, least=60),
+        patience=Patience(promise=0.002, asks=20, least=60),
     ),
     "thorough": Profile(
         gpu=Budget(trials=2000, seconds=600.0),
         cpu=Budget(trials=300, seconds=900.0),
-        patience=Patience(promise=0.001, asks=40, least=200),
+        patience=Patience(promise=0.0005, asks=60, least=200),
     ),
 }
 

@@ -2,14 +2,16 @@
 
     python -m benchmarks.search SPACE… --runs 30 --sampler default --sampler tpe --plot search.svg
 
-A space is a file (of `autotune gemm … --record`, a CSV table, a Kernel Tuner cache) or `simulated:NAME`; NAME is
-one of those in benchmarks/simulated.py, and `simulated:all` is all of them. No search knows anything of its
-space. Told is, after N different measurements, how near the fastest one found is to the fastest of all: 1.0 is
-the optimum. A failed config counts as a measurement.
+A space is a file (of `autotune gemm … --record`, a CSV table, a Kernel Tuner cache) or `simulated:NAME`;
+NAME is one of those in benchmarks/simulated.py, and `simulated:all` is all of them. No search knows anything
+of its space. Told is, after N different measurements, how near the fastest one found is to the fastest of
+all: 1.0 is the optimum. A failed config counts as a measurement.
 """
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import click
 import numpy as np
@@ -19,7 +21,6 @@ from autotune.cli_search import SAMPLER_NAMES
 from autotune.recorded import Recorded, load
 from autotune.replay import Curve, Summary, replay, summaries
 from benchmarks.simulated import NAMES, simulated
-from benchmarks.svg import chart
 
 PREFIX = "simulated:"
 
@@ -42,6 +43,33 @@ def mean(of: list[list[Summary]]) -> list[Summary]:
     ]
 
 
+def _pyplot() -> Any:
+    try:
+        from matplotlib import pyplot
+    except ImportError as error:
+        raise click.ClickException("a plot needs matplotlib: pip install 'wgsl-autotune[plots]'") from error
+    return pyplot
+
+
+def draw(title: str, curves: Mapping[str, list[list[Curve]]], trials: int, path: Path) -> None:
+    """A line a sampler: the median over its runs, as a mean over the spaces."""
+    figure, axes = _pyplot().subplots(figsize=(9, 5), layout="constrained")
+    measured = range(4, trials + 1)
+    for name, of_spaces in curves.items():
+        medians = [[np.median([curve.at(n) for curve in ran]) for n in measured] for ran in of_spaces]
+        axes.plot(measured, np.mean(medians, axis=0), label=name)
+    axes.set_xscale("log", base=2)
+    axes.set_ylim(0.5, 1.0)
+    axes.set_xlabel("different measurements")
+    axes.set_ylabel("share of the optimum")
+    axes.set_title(title, loc="left")
+    axes.legend(loc="lower right")
+    axes.grid(alpha=0.3)
+    axes.spines[["top", "right"]].set_visible(False)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path)
+
+
 @click.command(help=__doc__)
 @click.argument("spaces", nargs=-1, required=True)
 @click.option("--runs", default=30, show_default=True, help="Runs of each sampler, with seeds 0, 1, 2 …")
@@ -53,7 +81,9 @@ def mean(of: list[list[Summary]]) -> list[Summary]:
     multiple=True,
     help="Only these (default: all).",
 )
-@click.option("--plot", type=click.Path(dir_okay=False, path_type=Path), help="Write an SVG of the medians.")
+@click.option(
+    "--plot", type=click.Path(dir_okay=False, path_type=Path), help="Draw it: a name in .svg or .png."
+)
 @click.option("--out", type=click.Path(dir_okay=False, path_type=Path), help="Write the figures as JSON.")
 def main(
     spaces: tuple[str, ...],
@@ -64,6 +94,8 @@ def main(
     out: Path | None,
 ) -> None:
     """Replay the strategies and print a table a space, and the means."""
+    if plot is not None:
+        _pyplot()  # before minutes of searching
     chosen = samplers or tuple(name for name in SAMPLER_NAMES if name != "exhaustive")
     curves: dict[str, list[list[Curve]]] = {name: [] for name in chosen}
     figures: dict[str, dict[str, list[Summary]]] = {}
@@ -82,20 +114,8 @@ def main(
             means = mean([of_space[name] for of_space in figures.values()])
             console.say(f"  {name:12}" + "".join(f"{f'{m.median:.3f} ({m.low:.3f})':>16}" for m in means))
     if plot is not None:
-        lines = {
-            name: [
-                (n, float(np.mean([np.median([curve.at(n) for curve in ran]) for ran in of_spaces])))
-                for n in sorted({*range(4, 50, 2), *range(50, trials, 5), trials})
-            ]
-            for name, of_spaces in curves.items()
-        }
-        title = (
-            f"Search on {len(figures)} spaces, {runs} runs each" if len(figures) > 1 else next(iter(figures))
-        )
-        plot.write_text(
-            chart(title, lines, x="different measurements", y="share of the optimum", low=0.5, high=1.0),
-            encoding="utf-8",
-        )
+        title = f"{len(figures)} spaces" if len(figures) > 1 else next(iter(figures))
+        draw(f"{title}, {runs} runs of each sampler", curves, trials, plot)
     if out is not None:
         told = {
             space: {

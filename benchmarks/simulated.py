@@ -4,13 +4,13 @@
 
 Each model counts what a kernel of that kind needs (registers, workgroup memory, traffic, instructions), turns
 it into occupancy and a roofline time (Williams, Waterman & Patterson 2009; Volkov 2016 for occupancy against
-instruction-level parallelism), and adds what makes real spaces hard: waves, bank conflicts, spilled registers,
-switches whose effect depends on the rest, and 1 % of noise. The numbers are invented, the shapes of the
-landscapes are those of the field's benchmark kernels.
+parallelism within a thread), and adds what makes real spaces hard: waves, bank conflicts, spilled registers,
+switches whose effect depends on the rest, and 1 % of noise. The numbers are invented; the landscapes have the
+shapes of those of the field's benchmark kernels.
 """
 
 from collections.abc import Callable, Mapping
-from itertools import product
+from itertools import pairwise, product
 
 import numpy as np
 from msgspec import Struct
@@ -43,15 +43,31 @@ class Machine(Struct, frozen=True):
 
 
 MACHINES = {
-    "large": Machine(cores=108, flops=19e12, bandwidth=1.5e12, cache_bandwidth=4e12, shared=163840, threads=2048, quirk=1),
+    "large": Machine(
+        cores=108, flops=19e12, bandwidth=1.5e12, cache_bandwidth=4e12, shared=163840, threads=2048, quirk=1
+    ),
     "medium": Machine(quirk=2),
     "small": Machine(
-        cores=10, flops=1.1e12, bandwidth=60e9, cache_bandwidth=250e9, shared=32768, registers=32768, latency=12, quirk=3
+        cores=10,
+        flops=1.1e12,
+        bandwidth=60e9,
+        cache_bandwidth=250e9,
+        shared=32768,
+        registers=32768,
+        latency=12,
+        quirk=3,
     ),
     "wide": Machine(
-        cores=60, flops=10e12, bandwidth=480e9, cache_bandwidth=2e12, threads=2560, warp=64, latency=10, quirk=4
+        cores=60,
+        flops=10e12,
+        bandwidth=480e9,
+        cache_bandwidth=2e12,
+        threads=2560,
+        warp=64,
+        latency=10,
+        quirk=4,
     ),
-}  # fmt: skip
+}
 
 
 def _columns(values: Mapping[str, tuple[int, ...]]) -> dict[str, NDArray[np.int64]]:
@@ -88,7 +104,7 @@ def _assemble(
         bumps = dict(zip(values[name], np.exp(rng.normal(0, 0.02, len(values[name]))), strict=True))
         seconds = seconds * np.array([bumps[value] for value in column.tolist()])
     names = list(values)
-    for first, second in zip(names, names[1:], strict=False):
+    for first, second in pairwise(names):
         bumps = np.exp(rng.normal(0, 0.03, (len(values[first]), len(values[second]))))
         rows = np.array([place[first][value] for value in columns[first].tolist()])
         cols = np.array([place[second][value] for value in columns[second].tolist()])
@@ -104,9 +120,18 @@ def _assemble(
 def gemm(gpu: Machine, size: int = 4096) -> tuple[Space, Times]:
     """A product of matrices in two levels of tiles, staged or not through workgroup memory."""
     values = {
-        "MWG": (16, 32, 64, 128), "NWG": (16, 32, 64, 128), "KWG": (16, 32), "MDIMC": (8, 16, 32), "NDIMC": (8, 16, 32),
-        "MDIMA": (8, 16, 32), "NDIMB": (8, 16, 32), "VWM": (1, 2, 4, 8), "VWN": (1, 2, 4, 8), "SA": (0, 1), "SB": (0, 1),
-    }  # fmt: skip
+        "MWG": (16, 32, 64, 128),
+        "NWG": (16, 32, 64, 128),
+        "KWG": (16, 32),
+        "MDIMC": (8, 16, 32),
+        "NDIMC": (8, 16, 32),
+        "MDIMA": (8, 16, 32),
+        "NDIMB": (8, 16, 32),
+        "VWM": (1, 2, 4, 8),
+        "VWN": (1, 2, 4, 8),
+        "SA": (0, 1),
+        "SB": (0, 1),
+    }
     c = _columns(values)
     threads = c["MDIMC"] * c["NDIMC"]
     keep = (c["MWG"] % (c["MDIMC"] * c["VWM"]) == 0) & (c["NWG"] % (c["NDIMC"] * c["VWN"]) == 0)
@@ -148,9 +173,14 @@ def gemm(gpu: Machine, size: int = 4096) -> tuple[Space, Times]:
 def stencil(gpu: Machine, size: int = 4096) -> tuple[Space, Times]:
     """A stencil over several time steps at once: less traffic for a halo computed again."""
     values = {
-        "block_x": (8, 16, 32, 64, 96, 128, 192, 256), "block_y": (1, 2, 4, 8, 16, 32), "tile_x": (1, 2, 3, 4, 5, 6, 8),
-        "tile_y": (1, 2, 3, 4, 5, 6, 8), "steps": (1, 2, 3, 4, 5, 6), "unroll": (1, 2, 3, 6), "power_shared": (0, 1),
-    }  # fmt: skip
+        "block_x": (8, 16, 32, 64, 96, 128, 192, 256),
+        "block_y": (1, 2, 4, 8, 16, 32),
+        "tile_x": (1, 2, 3, 4, 5, 6, 8),
+        "tile_y": (1, 2, 3, 4, 5, 6, 8),
+        "steps": (1, 2, 3, 4, 5, 6),
+        "unroll": (1, 2, 3, 6),
+        "power_shared": (0, 1),
+    }
     c = _columns(values)
     threads = c["block_x"] * c["block_y"]
     wide, high = c["block_x"] * c["tile_x"], c["block_y"] * c["tile_y"]
@@ -179,9 +209,12 @@ def stencil(gpu: Machine, size: int = 4096) -> tuple[Space, Times]:
 def branchy(gpu: Machine, size: int = 20_000_000) -> tuple[Space, Times]:
     """Many independent points, each with an inner loop; methods that are named, not ordered."""
     values = {
-        "block": tuple(range(32, 1025, 32)), "tile": (*range(1, 11), 12, 14, 16, 18, 20),
-        "between": (0, 1, 2, 3), "method": (0, 1, 2), "precomputed": (0, 1),
-    }  # fmt: skip
+        "block": tuple(range(32, 1025, 32)),
+        "tile": (*range(1, 11), 12, 14, 16, 18, 20),
+        "between": (0, 1, 2, 3),
+        "method": (0, 1, 2),
+        "precomputed": (0, 1),
+    }
     c = _columns(values)
     rng = np.random.default_rng(gpu.quirk + 20)
     between, method = rng.uniform(8, 13, 4), rng.uniform(3, 6, 3)
@@ -221,8 +254,11 @@ def tangled(gpu: Machine) -> tuple[Space, Times]:
 
 
 _KINDS: dict[str, Callable[[Machine], tuple[Space, Times]]] = {
-    "gemm": gemm, "stencil": stencil, "branchy": branchy, "tangled": tangled,
-}  # fmt: skip
+    "gemm": gemm,
+    "stencil": stencil,
+    "branchy": branchy,
+    "tangled": tangled,
+}
 NAMES = tuple(f"{kind}-{machine}" for kind in _KINDS for machine in MACHINES)
 
 
