@@ -48,6 +48,28 @@ def cache_merge(folder: Path, cache_dir: Path | None) -> None:
     _tell(transfer.merge(folder, paths.user_cache_dir(cache_dir)))
 
 
+@cache.command("portable")
+@click.argument("files", nargs=-1, required=True, type=File)
+@click.option("--most", type=click.IntRange(min=1), default=5, show_default=True, help="Configs to show.")
+def cache_portable(files: tuple[Path, ...], most: int) -> None:
+    """The config with the best worst case over recordings of several devices, as a [[start]] table.
+
+    Only configs count that run within WebGPU's base limits and that every recording has. Put the table into
+    the kernel's file in search_spaces/, and every search begins with it.
+    """
+    from autotune import console, portable
+
+    found = portable.compare(files)
+    for place, header in enumerate(found.headers, start=1):
+        problem = found.family.problem_type(**header.problem)
+        console.say(f"{place}: {found.family.label(problem)} on {header.device.name} ({header.device.id})")
+    console.say(f"{len(found.ranked)} configs were measured on all; share of the best speed on each:")
+    for one in found.ranked[:most]:
+        shares = " ".join(f"{share:.3f}" for share in one.shares)
+        console.say(f"  worst {one.worst:.3f} ({shares})  {console.describe(one.config)}")
+    console.say(portable.start_table(found.ranked[0].config))
+
+
 def _tell(taken: Any) -> None:
     from autotune import console
 

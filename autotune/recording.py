@@ -76,7 +76,7 @@ class Recorder:
         if raw is not None:
             held, rows = decode(raw, path)
             _compare(held, self._header, path)
-            self.trials = tuple(_trials(family, held, rows))
+            self.trials = tuple(trials_of(family, held, rows))
             for trial in self.trials:
                 self.add(trial)
         self.save()  # a path that cannot be written is told now, not after the search
@@ -158,7 +158,7 @@ def points_of(header: Header, rows: Iterable[Row], path: Path) -> Iterator[tuple
         yield (variant, tuple(indices)), value
 
 
-def _trials(family: Family, header: Header, rows: Iterable[Row]) -> Iterator[Trial]:
+def trials_of(family: Family, header: Header, rows: Iterable[Row]) -> Iterator[Trial]:
     """The rows as trials of today's configs; those that exist no longer are left out."""
     axes = axes_of(header)
     for variant, indices, value in rows:
