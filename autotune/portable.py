@@ -1,8 +1,8 @@
 """The portable default: of the configs measured everywhere, the one that is never far from the best.
 
 From recordings of several devices (or problems) of one kernel: for each config the share of the best speed
-that it reaches on each, and the worst of those. CLBlast too makes its defaults for unknown devices of what did
-well on many (Nugteren 2018).
+that it reaches on each, and the worst of those. CLBlast too makes its defaults for unknown devices of what
+did well on many (Nugteren 2018).
 """
 
 from collections.abc import Sequence
