@@ -25,8 +25,9 @@ _JITTER = 1e-8
 _TYPICAL_DISTANCE = 2.5
 """Prior for Σ wᵢ·dᵢ between opposite corners of the space, over the axes alone."""
 _LOG_WEIGHT_BOUNDS = (math.log(1e-4), math.log(100.0))
-_LOG_WEIGHT_SPREAD = 0.7
-"""Narrow: with thirty points and a hundred weights, a wide prior learns that axes do not matter which do."""
+NARROW, WIDE = 0.7, 2.0
+"""How far the logarithms of weights stray from their prior. With thirty points and a hundred weights, a wide
+prior learns of axes that they do not matter when they do; but what makes configs fail is often one axis."""
 _LOG_NOISE_BOUNDS = (math.log(1e-6), 0.0)
 _LOG_NOISE_PRIOR = math.log(1e-3)
 _LOG_NOISE_SPREAD = 2.0
@@ -35,12 +36,12 @@ _LOG_NOISE_SPREAD = 2.0
 class GaussianProcess:
     """Regression on encoded points, with one weight an axis and a noise level learned from the data."""
 
-    def __init__(self, encoding: Encoding) -> None:
+    def __init__(self, encoding: Encoding, spread: float = NARROW) -> None:
         self._axis_of_column = encoding.axis_of_column
         weights = len(encoding.prior_weights)
         prior = np.log(_TYPICAL_DISTANCE / max(encoding.axes, 1) * encoding.prior_weights)
         self._prior = np.append(prior, _LOG_NOISE_PRIOR)
-        self._spread = np.append(np.full(weights, _LOG_WEIGHT_SPREAD), _LOG_NOISE_SPREAD)
+        self._spread = np.append(np.full(weights, spread), _LOG_NOISE_SPREAD)
         self._theta = self._prior
 
     def fit(self, x: Array, y: Array, steps: int) -> None:
