@@ -15,7 +15,7 @@ import math
 import numpy as np
 
 from autotune.search.board import Array, Board, Rows
-from autotune.search.surrogate import WIDE, GaussianProcess, expected_improvement, squared_distances
+from autotune.search.surrogate import SUCCESS, GaussianProcess, expected_improvement, squared_distances
 
 _OPENING = 10
 """Points before the surrogate is trusted."""
@@ -121,7 +121,7 @@ class ModelBased:
         ran = np.isfinite(board.seconds[-_MEMORY:]).astype(float)
         if ran.all():
             return 1.0
-        self._success = self._success or GaussianProcess(board.encoding, WIDE)
+        self._success = self._success or GaussianProcess(board.encoding, SUCCESS)
         self._success.fit(board.encoding.of(told), ran, steps=_STEPS if self._climbs else 0)
         chance: Array = np.clip(self._success.predict(x)[0], _LEAST_CHANCE, 1.0)
         return chance

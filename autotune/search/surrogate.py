@@ -15,6 +15,7 @@ spaces it found the optimum with fewer measurements than the smooth Matérn-5/2 
 import math
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from autotune.search.encoding import Encoding
@@ -22,12 +23,22 @@ from autotune.search.encoding import Encoding
 Array = NDArray[np.float64]
 
 _JITTER = 1e-8
-_TYPICAL_DISTANCE = 2.5
-"""Prior for Σ wᵢ·dᵢ between opposite corners of the space, over the axes alone."""
 _LOG_WEIGHT_BOUNDS = (math.log(1e-4), math.log(100.0))
-NARROW, WIDE = 0.7, 2.0
-"""How far the logarithms of weights stray from their prior. With thirty points and a hundred weights, a wide
-prior learns of axes that they do not matter when they do; but what makes configs fail is often one axis."""
+
+
+class Prior(Struct, frozen=True):
+    """What is thought of the weights before anything is known."""
+
+    distance: float
+    """Σ wᵢ·dᵢ between opposite corners of the space, over the axes alone."""
+    spread: float
+    """How far the logarithms of weights stray."""
+
+
+SPEED = Prior(distance=2.5, spread=0.7)
+"""With thirty points and a hundred weights, a wide prior learns that axes do not matter when they do."""
+SUCCESS = Prior(distance=4.0, spread=2.0)
+"""What makes configs fail is often one limit, and sharp."""
 _LOG_NOISE_BOUNDS = (math.log(1e-6), 0.0)
 _LOG_NOISE_PRIOR = math.log(1e-3)
 _LOG_NOISE_SPREAD = 2.0
@@ -36,12 +47,12 @@ _LOG_NOISE_SPREAD = 2.0
 class GaussianProcess:
     """Regression on encoded points, with one weight an axis and a noise level learned from the data."""
 
-    def __init__(self, encoding: Encoding, spread: float = NARROW) -> None:
+    def __init__(self, encoding: Encoding, prior: Prior = SPEED) -> None:
         self._axis_of_column = encoding.axis_of_column
         weights = len(encoding.prior_weights)
-        prior = np.log(_TYPICAL_DISTANCE / max(encoding.axes, 1) * encoding.prior_weights)
-        self._prior = np.append(prior, _LOG_NOISE_PRIOR)
-        self._spread = np.append(np.full(weights, spread), _LOG_NOISE_SPREAD)
+        usual = np.log(prior.distance / max(encoding.axes, 1) * encoding.prior_weights)
+        self._prior = np.append(usual, _LOG_NOISE_PRIOR)
+        self._spread = np.append(np.full(weights, prior.spread), _LOG_NOISE_SPREAD)
         self._theta = self._prior
 
     def fit(self, x: Array, y: Array, steps: int) -> None:
