@@ -36,7 +36,7 @@ def replay(file: Path, samplers: tuple[str, ...], trials: int, seeds: int, as_js
     Told is how near the fastest config found after so many measurements is to the fastest of all, as the
     median and the 10th percentile over the seeds.
     """
-    from autotune import console, recorded
+    from autotune import console, console_reports, recorded
     from autotune import replay as player
 
     space = recorded.load(file)
@@ -44,8 +44,8 @@ def replay(file: Path, samplers: tuple[str, ...], trials: int, seeds: int, as_js
     for name in dict.fromkeys(samplers):
         curves = [player.replay(space, name, seed=seed, trials=trials) for seed in range(seeds)]
         cost = sum(curve.seconds_asking for curve in curves) / len(curves)
-        told.append(console.Replayed(name, player.summaries(curves, trials), cost))
+        told.append(console_reports.Replayed(name, player.summaries(curves, trials), cost))
     if as_json:
         console.data({"file": space.name, "configs": len(space.space), "samplers": told})
     else:
-        console.replayed(space.name, space.space, told)
+        console_reports.replayed(space.name, space.space, told)

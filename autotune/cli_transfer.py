@@ -112,7 +112,7 @@ def suite(
     from autotune import suite as suites
 
     problems = suites.ordered(suites.read(file))
-    from autotune import console
+    from autotune import console, console_reports
     from autotune.results import EARLY
     from autotune.runtime import DEFAULT_RUNTIME
     from autotune.runtime.process import WorkerRuntime
@@ -120,7 +120,7 @@ def suite(
     outcomes = []
     runtime = WorkerRuntime(adapter, runtime=DEFAULT_RUNTIME)
     try:
-        with console.SuiteProgress(len(problems)) as progress:
+        with console_reports.SuiteProgress(len(problems)) as progress:
             for outcome in suites.run(
                 problems,
                 runtime,
@@ -136,9 +136,9 @@ def suite(
                 outcomes.append(outcome)
     finally:
         runtime.close()
-    console.suite(outcomes, runtime.profile)
+    console_reports.suite(outcomes, runtime.profile)
     if out is not None:
-        console.written(out, outcomes)
+        console_reports.written(out, outcomes)
     ended = {outcome.result.ended for outcome in outcomes if outcome.result is not None}
     if "interrupted" in ended:
         console.note("interrupted: what is done is kept; the same command goes on from here")

@@ -16,8 +16,9 @@ from typing import Any
 import click
 import numpy as np
 
-from autotune import console
 from autotune.cli_search import SAMPLER_NAMES
+from autotune.console import say
+from autotune.console_reports import Replayed, replayed
 from autotune.recorded import Recorded, load
 from autotune.replay import Curve, Summary, replay, summaries
 from benchmarks.simulated import NAMES, simulated
@@ -105,14 +106,14 @@ def main(
             ran = [replay(recorded, name, seed=seed, trials=trials) for seed in range(runs)]
             curves[name].append(ran)
             cost = float(np.median([curve.seconds_asking for curve in ran]))
-            rows.append(console.Replayed(name, summaries(ran, trials), cost))
+            rows.append(Replayed(name, summaries(ran, trials), cost))
         figures[recorded.name] = {row.sampler: row.summaries for row in rows}
-        console.replayed(recorded.name, recorded.space, rows)
+        replayed(recorded.name, recorded.space, rows)
     if len(figures) > 1:
-        console.say(f"mean over {len(figures)} spaces")
+        say(f"mean over {len(figures)} spaces")
         for name in chosen:
             means = mean([of_space[name] for of_space in figures.values()])
-            console.say(f"  {name:12}" + "".join(f"{f'{m.median:.3f} ({m.low:.3f})':>16}" for m in means))
+            say(f"  {name:12}" + "".join(f"{f'{m.median:.3f} ({m.low:.3f})':>16}" for m in means))
     if plot is not None:
         title = f"{len(figures)} spaces" if len(figures) > 1 else next(iter(figures))
         draw(f"{title}, {runs} runs of each sampler", curves, trials, plot)

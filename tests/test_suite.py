@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_tuner import AXES, DEVICE, FASTEST, FakeRuntime
 
-from autotune import console, paths, space, suite
+from autotune import console_reports, paths, space, suite
 from autotune.errors import AutotuneError, InvalidProblem
 from autotune.kernels import family_of
 from autotune.kernels.gemm import GemmProblem
@@ -133,7 +133,7 @@ def test_a_problem_that_fails_does_not_end_the_suite(tmp_path, capsys):
     runtime = FakeRuntime(play=play)
     outcomes = run(tmp_path, runtime)
     assert [outcome.error is None for outcome in outcomes] == [True, False, True]
-    console.suite(outcomes, DEVICE)
+    console_reports.suite(outcomes, DEVICE)
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 5
     assert "no candidate worked" in lines[3]
@@ -157,7 +157,7 @@ def test_an_interrupted_suite_goes_on_where_it_was(tmp_path):
 
 
 def test_the_report_can_be_written_as_json(tmp_path):
-    console.written(tmp_path / "report.json", run(tmp_path, FakeRuntime(), PROBLEMS[:1]))
+    console_reports.written(tmp_path / "report.json", run(tmp_path, FakeRuntime(), PROBLEMS[:1]))
     assert '"ended": "exhausted"' in (tmp_path / "report.json").read_text()
     with pytest.raises(AutotuneError, match="cannot write"):
-        console.written(tmp_path / "none" / "report.json", [])
+        console_reports.written(tmp_path / "none" / "report.json", [])
