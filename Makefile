@@ -57,12 +57,15 @@ demo: setup
 
 # The tests run kernels on two Vulkan drivers for the CPU, whatever GPU there is: Mesa's lavapipe,
 # and SwiftShader with its browser-like limits, for which chromium-common (not the browser) is enough.
-# Where one cannot be had, leave it out: AUTOTUNE_TEST_STACKS=naga-lavapipe make test
+# One test has several processes share a search through PostgreSQL, on a server of its own.
+# Where a driver cannot be had, leave it out: AUTOTUNE_TEST_STACKS=naga-lavapipe make test
 test: setup $(VENV)/.dev
 	@ls /usr/share/vulkan/icd.d/lvp_icd*.json >/dev/null 2>&1 \
 		|| $(call install,mesa-vulkan-drivers,Mesa's lavapipe) || true
 	@test -e /usr/lib/chromium/vk_swiftshader_icd.json \
 		|| $(call install,chromium-common,SwiftShader) || true
+	@ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || command -v initdb >/dev/null \
+		|| $(call install,postgresql,PostgreSQL) || true
 	$(BIN)/python -m pytest
 
 lint: $(VENV)/.dev

@@ -3,6 +3,7 @@
 Whatever goes wrong with it is a value, not an exception: a Rejection that says at which stage.
 """
 
+import copy
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 
@@ -33,6 +34,18 @@ class Bench:
             _check_names(family, problem, plan, seed)
         self._check = check
         runtime.load(self._check.contents)
+
+    def beside(self, runtime: Runtime) -> "Bench":
+        """The same bench on another runtime, which is given the data."""
+        other = copy.copy(self)
+        other.runtime = runtime
+        runtime.load(self._check.contents)
+        return other
+
+    @property
+    def data_bytes(self) -> int:
+        """What the data buffers take on the device."""
+        return sum(map(len, self._check.contents.values()))
 
     def evaluate(
         self, config: Config, best: float | None, effort: Effort = measure.SCREEN

@@ -19,11 +19,16 @@ from autotune.cli_options import (
     problem_options,
     register,
 )
+from autotune.cli_replay import replay
+from autotune.cli_search import search_options, taken_options
+from autotune.cli_transfer import suite
 from autotune.errors import AutotuneError, TuningFailed
 from autotune.kernels import KERNELS
 from autotune.kernels.base import Family
+from autotune.results import EARLY
 
 INTERRUPTED = 130
+_AGAIN = "the same command goes on from here"
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -46,6 +51,7 @@ def _add_tune(family: Family) -> None:
     @click.option(
         "--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of search and data."
     )
+    @search_options
     @cache_dir_option
     def tune_command(
         trials: int | None,
@@ -56,10 +62,15 @@ def _add_tune(family: Family) -> None:
         cache_dir: Path | None,
         **values: Any,
     ) -> None:
+        options = taken_options(values)
         problem = problem_of(family, values)
         from autotune.lookup import cached
 
-        found = None if force else cached(problem, adapter=adapter, cache_dir=cache_dir)
+        found = (
+            None
+            if force or options.record is not None
+            else cached(problem, adapter=adapter, cache_dir=cache_dir)
+        )
         from autotune import console
 
         if found is not None:
@@ -79,13 +90,14 @@ def _add_tune(family: Family) -> None:
                 cache_dir=cache_dir,
                 retry=force,
                 observe=progress,
+                options=options,
             )
         console.tuned(result)
         if result.ended == "interrupted":
-            console.note("interrupted: the best so far was kept; the same command goes on from here")
+            console.note(f"interrupted: the best so far was kept; {_AGAIN}")
             sys.exit(INTERRUPTED)
-        if result.ended == "device lost":
-            console.note("the device was lost: the best so far was kept; the same command goes on from here")
+        if result.ended in EARLY:
+            console.note(f"{console.ENDED[result.ended]}: the best so far was kept; {_AGAIN}")
             sys.exit(1)
 
     register(cli, tune_command)
@@ -196,6 +208,8 @@ def devices(as_json: bool) -> None:
 
 
 cli.add_command(cache)
+cli.add_command(replay)
+cli.add_command(suite)
 for _family in KERNELS.values():
     _add_tune(_family)
     _add_best(_family)

@@ -19,7 +19,7 @@ from autotune.errors import TuningFailed
 from autotune.kernels import family_of
 from autotune.levels import Answer
 from autotune.model import Config, DeviceProfile, Measurement, Problem, Rejection
-from autotune.results import Progress, TuneResult
+from autotune.results import EARLY, Progress, TuneResult
 
 _out = Console(highlight=False, soft_wrap=True)
 _err = Console(stderr=True, highlight=False, soft_wrap=True)
@@ -32,13 +32,18 @@ _LEVELS = {
     "vendor": "tuned on another device of this vendor",
     "default": "the portable default, not tuned",
 }
-_ENDED = {
+ENDED = {
     "trials": "the number of trials was reached",
     "time": "the time limit was reached",
     "exhausted": "every legal config was tried",
     "interrupted": "interrupted",
+    "converged": "the search expects no more",
     "device lost": "the device was lost",
+    "storage lost": "the shared storage was lost",
 }
+
+_TELLING = 0.03
+"""Share of the variation below which a parameter is not worth a word."""
 
 
 def error(message: str) -> None:
@@ -66,11 +71,19 @@ def note(message: str) -> None:
     _err.print(Text(f"note: {message}"))
 
 
+def aside(message: str) -> None:
+    """Something about the progress, on standard error."""
+    _err.print(Text(message))
+
+
 def data(value: Any) -> None:
     """Machine-readable output: JSON on standard output."""
-    sys.stdout.write(
-        msgspec.json.format(msgspec.json.encode(value, enc_hook=_path_text), indent=2).decode() + "\n"
-    )
+    sys.stdout.write(as_json(value).decode())
+
+
+def as_json(value: Any) -> bytes:
+    """A value as JSON that people can read."""
+    return msgspec.json.format(msgspec.json.encode(value, enc_hook=_path_text), indent=2) + b"\n"
 
 
 def _path_text(value: Any) -> str:
@@ -120,11 +133,12 @@ def device_line(profile: DeviceProfile) -> str:
 class ProgressLine:
     """A live line in a terminal; elsewhere a plain line now and then."""
 
-    def __init__(self, problem: Problem) -> None:
+    def __init__(self, problem: Problem, *, introduce: bool = True) -> None:
+        """`introduce` the device too."""
         self._family = family_of(problem)
         self._problem = problem
         self._live: Live | None = None
-        self._introduced = False
+        self._introduced = not introduce
         self._printed = 0.0
 
     def __enter__(self) -> Self:
@@ -183,13 +197,18 @@ def tuned(result: TuneResult) -> None:
         result.default_measurement,
         result.baseline_measurement,
     )
-    rows = [("tried", f"{result.measured} configs; {_ENDED[result.ended]}")]
+    rows = [("tried", f"{result.measured} configs; {ENDED[result.ended]}")]
     if result.refused:
         rows.append(("refused", f"{sum(result.refused.values())} configs: {_counts(result.refused, most=4)}"))
     if result.failed:
         rows.append(("failed", _counts(result.failed)))
+    if result.importance:
+        most = [(name, share) for name, share in result.importance.items() if share >= _TELLING][:5]
+        if most:
+            shares = ", ".join(f"{name} {share:.0%}" for name, share in most)
+            rows.append(("matters", f"{shares} of the variation of time, each alone"))
     if not result.verified:
-        early = result.ended in ("interrupted", "device lost")
+        early = result.ended in EARLY
         also = ", nor against the other finalists" if early else ""
         rows.append(("unproven", f"the winner was not checked at other sizes{also}"))
     if result.path is not None:

@@ -34,6 +34,10 @@ class WorkerHung(WorkerError):
     """The worker missed its deadline and was killed."""
 
 
+class StorageLost(AutotuneError):
+    """The database that several workers share cannot be reached any more."""
+
+
 class TuningFailed(AutotuneError):
     """No candidate survived; nothing was stored."""
 

@@ -1,6 +1,6 @@
 """What a tuning run may take, how far it is, and what it found."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Literal
 
@@ -8,7 +8,9 @@ from msgspec import Struct
 
 from autotune.model import Config, DeviceProfile, Measurement, Problem
 
-Ended = Literal["trials", "time", "exhausted", "interrupted", "device lost"]
+Ended = Literal["trials", "time", "exhausted", "converged", "interrupted", "device lost", "storage lost"]
+EARLY: tuple[Ended, ...] = ("interrupted", "device lost", "storage lost")
+"""Ends before the search had run its course."""
 
 
 class Budget(Struct, frozen=True):
@@ -18,9 +20,25 @@ class Budget(Struct, frozen=True):
     seconds: float
 
 
-def default_budget(profile: DeviceProfile) -> Budget:
-    """What a search may take when nobody says: under a minute on a GPU, longer on a software adapter."""
-    return Budget(trials=60, seconds=90.0) if profile.is_cpu else Budget(trials=200, seconds=35.0)
+class Options(Struct, frozen=True, kw_only=True):
+    """How a tuning run searches, for those who want it otherwise."""
+
+    effort: str = "normal"
+    """One of `efforts.EFFORTS`: budgets where none are given, and when to stop early."""
+    sampler: str = "default"
+    """One of `search.SAMPLERS`."""
+    jobs: int | None = None
+    """Candidates in work at once on each adapter; None for as many as are of use."""
+    workers: int = 1
+    """Adapters of the same model on this machine to use; 0 for all of them."""
+    only: Mapping[str, tuple[str, ...]] = {}
+    """Values that parameters (or `variant`) are restricted to, as texts, by name."""
+    storage: str | None = None
+    """URL of a database that several workers share; see `search/shared.py`."""
+    heartbeat: int = 10
+    """Seconds between two signs of life to that database."""
+    record: Path | None = None
+    """File to keep every trial in, for a replay; what it holds already is not measured again."""
 
 
 class Progress(Struct, frozen=True):
@@ -59,6 +77,8 @@ class TuneResult(Struct, frozen=True, kw_only=True):
     path: Path | None
     """Where the entry was stored; None when it was not."""
     notes: tuple[str, ...] = ()
+    importance: dict[str, float] = {}
+    """What share of the variation of speed each parameter of the winner's variant explains alone."""
 
 
 Observer = Callable[[Progress], None]

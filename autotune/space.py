@@ -6,7 +6,7 @@ and yields reasons. Points are index-coded, so that a sampler knows 64 lies betw
 
 import tomllib
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from math import prod
 from typing import Any
 
@@ -99,6 +99,39 @@ def load_starts(family: Family) -> list[Config]:
         except InvalidConfig as error:
             raise InvalidConfig(f"{path}: [[{START}]] number {len(starts) + 1}: {error}") from error
     return starts
+
+
+def restricted(axes: Axes, only: Mapping[str, Collection[str]]) -> Axes:
+    """The axes with some parameters, or the variant, kept to values given as texts, by name.
+
+    Raises InvalidConfig where no variant has such a parameter or value.
+    """
+    kept = dict(axes)
+    for name, texts in only.items():
+        if name == "variant":
+            known = set(kept)
+            kept = {variant: of for variant, of in kept.items() if variant in texts}
+        else:
+            of_name = [axis for of in kept.values() for axis in of if axis.name == name]
+            known = {_text(value) for axis in of_name for value in axis.values}
+            kept = {variant: tuple(_kept(axis, name, texts) for axis in of) for variant, of in kept.items()}
+            kept = {variant: of for variant, of in kept.items() if all(axis.values for axis in of)}
+        if not known:
+            raise InvalidConfig(f"no variant of the search space has a parameter {name!r}")
+        unknown = sorted(set(texts) - known)
+        if unknown:
+            raise InvalidConfig(f"{name} is never {', '.join(unknown)}; it is {', '.join(sorted(known))}")
+    return kept
+
+
+def _kept(axis: Axis, name: str, texts: Collection[str]) -> Axis:
+    if axis.name != name:
+        return axis
+    return Axis(name, tuple(value for value in axis.values if _text(value) in texts))
+
+
+def _text(value: Value) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _read(family: Family) -> tuple[str, dict[str, Any]]:

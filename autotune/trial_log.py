@@ -7,6 +7,7 @@ outcome is known, so that one which takes the whole program down is known at the
 open file is locked: two processes that tune the same key would measure each other's load.
 """
 
+import hashlib
 import os
 from collections import Counter
 from contextlib import suppress
@@ -217,6 +218,21 @@ class TrialLog:
                 outcomes[config] = Trial(config=config, outcome=Rejection(stage="crash", reason=reason))
         self.trials = tuple(outcomes.values())
         self.unfinished = tuple(c for c, count in starts.items() if count > 0 and c not in outcomes)
+
+
+def study_name(family: Family, problem: Problem, profile: DeviceProfile, axes: space.Axes, legal: int) -> str:
+    """A name for a shared search that only workers have whose times compare: the same problem, device model,
+    driver, runtime, limits, templates, rules and space."""
+    facts = (
+        problem,
+        profile,
+        {variant: [(axis.name, axis.values) for axis in of] for variant, of in axes.items()},
+        legal,
+        template_digest(family.name),
+        package_digest(type(family).__module__),
+    )
+    digest = hashlib.sha256(msgspec.json.encode(facts)).hexdigest()[:16]
+    return f"{family.name} {family.label(problem)} on {device_key(profile)} #{digest}"
 
 
 def _config(family: Family, fields: dict[str, Any]) -> Config:

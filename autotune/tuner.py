@@ -3,28 +3,31 @@
 import re
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Literal
 
-from autotune import cache, entry, finalists, paths, space
+from autotune import cache, efforts, entry, finalists, paths, space
 from autotune.candidate import Bench
-from autotune.errors import AutotuneError, CacheUnwritable, TuningFailed, WorkerError
+from autotune.errors import AutotuneError, CacheUnwritable, StorageLost, TuningFailed, WorkerError
 from autotune.kernels import family_of
 from autotune.kernels.base import Family
+from autotune.lanes import lanes
+from autotune.loop import told, trials
 from autotune.model import Config, Measurement, Problem, Rejection, Trial
-from autotune.results import Budget, Ended, Observer, Progress, TuneResult, default_budget
+from autotune.recording import Recorder
+from autotune.results import EARLY, Budget, Ended, Observer, Options, Progress, TuneResult
 from autotune.runtime import DEFAULT_RUNTIME
 from autotune.runtime.base import Runtime
 from autotune.runtime.process import WorkerRuntime
-from autotune.search import Search
+from autotune.search import Search, SharedStudy, importance
 from autotune.seeds import seeds
-from autotune.space import Axes, Space
-from autotune.trial_log import TrialLog
+from autotune.space import Space
+from autotune.trial_log import TrialLog, study_name
 
 _FUTILE = 50
 """Failures of one kind in a row, with nothing that works, after which a search ends."""
+_SAVE_SECONDS = 20.0
+"""Between two writes of a recording, so that a killed run has most of it."""
 _RETRIED = ("crash", "hang")
 """Failures that may have been the machine's at the time."""
 
@@ -40,13 +43,14 @@ def tune(
     retry: bool = False,
     runtime: Runtime | None = None,
     observe: Observer = lambda _progress: None,
+    options: Options = Options(),  # noqa: B008  frozen
 ) -> TuneResult:
     """Search for the fastest config of a problem on an adapter, prove it, and store it.
 
     `trials` bounds the unique measured candidates, `time_limit` the seconds of searching. Resumes a
     search that was interrupted; with `retry`, candidates that crashed or hung then may be tried again.
     Ctrl-C ends the search early: the best so far is stored and returned with `ended="interrupted"`.
-    `runtime` runs the candidates instead of a new worker process.
+    `runtime` runs the candidates instead of a new worker process. `options` say how to search.
 
     Raises TuningFailed when no candidate survives, NoAdapter, InvalidProblem, and TypeError for arguments
     of wrong types.
@@ -65,12 +69,15 @@ def tune(
             cache.remember_device(device.profile, root, cache.selection(adapter, DEFAULT_RUNTIME))
         except CacheUnwritable as error:
             notes.append(f"nothing can be stored: {error}")
-        preset = default_budget(device.profile)
+        preset = efforts.budget(options.effort, device.profile)
         budget = Budget(
             trials=preset.trials if trials is None else trials,
             seconds=preset.seconds if time_limit is None else time_limit,
         )
-        return _Tuning(family, problem, device, budget, seed, root, observe, notes, retry).run()
+        patience = efforts.EFFORTS[options.effort].patience if trials is None else None
+        return _Tuning(
+            family, problem, device, budget, seed, root, observe, notes, retry, options, patience
+        ).run()
     finally:
         if runtime is None:
             device.close()
@@ -106,15 +113,23 @@ class _Tuning:
         observe: Observer,
         notes: list[str],
         retry: bool,
+        options: Options,
+        patience: efforts.Patience | None,
     ) -> None:
         self.family, self.problem, self.runtime, self.profile = family, problem, runtime, runtime.profile
         self.budget, self.seed, self.root, self.observe, self.notes = budget, seed, root, observe, notes
-        self.retry = retry
+        self.retry, self.options, self.patience = retry, options, patience
+        self.outlooks: list[float] = []
+        self.importance: dict[str, float] = {}
         self.outcomes: list[Trial] = []
+        self.recorder: Recorder | None = None
         self.ended: Ended = "trials"
-        self.started = time.monotonic()
+        self.measured = 0
+        self.best: tuple[Config, Measurement] | None = None
+        self.started = self.saved = time.monotonic()
         self._report("prepare", None)
-        self.axes = space.load_axes(family)
+        self.whole = space.load_axes(family)
+        self.axes = space.restricted(self.whole, options.only)
         self.space = space.legal(family, problem, self.profile, self.axes)
         if not self.space.points:
             default = family.default(problem, self.profile)
@@ -128,12 +143,16 @@ class _Tuning:
 
         A search without any winner is none to resume: its log is set aside for people to read.
         """
-        log = self._open_log()
+        if self.options.record is not None:
+            path, legal = self.options.record, len(self.space)
+            self.recorder = Recorder(path, self.family, self.problem, self.profile, self.whole, legal)
+        shared = self._join()
+        log = None if shared is not None else self._open_log()
         try:
             bench = Bench(self.family, self.problem, self.runtime, seed=self.seed)
-            self._search(bench, log)
+            self._search(bench, log, shared)
             result = self._conclude(bench)
-            if log is not None and result.ended not in ("interrupted", "device lost"):
+            if log is not None and result.ended not in EARLY:
                 log.discard()
             return result
         except TuningFailed as error:
@@ -144,6 +163,10 @@ class _Tuning:
         finally:
             if log is not None:
                 log.close()
+            if shared is not None:
+                shared.close()
+            if self.recorder is not None:
+                self.recorder.save()
 
     def _open_log(self) -> TrialLog | None:
         try:
@@ -151,10 +174,30 @@ class _Tuning:
         except CacheUnwritable:
             return None  # noted already; the search itself needs no disk
 
-    def _search(self, bench: Bench, log: TrialLog | None) -> None:
+    def _join(self) -> SharedStudy | None:
+        """The study that other workers share, which then keeps the trials."""
+        options = self.options
+        if options.storage is None:
+            return None
+        name = study_name(self.family, self.problem, self.profile, self.axes, len(self.space))
+        shared = SharedStudy(options.storage, name, heartbeat=options.heartbeat)
+        for other in shared.others:
+            self.notes.append(f"not joined, as driver, limits, templates or space differ there: {other}")
+        return shared
+
+    def _search(self, bench: Bench, log: TrialLog | None, shared: SharedStudy | None) -> None:
         start_with = seeds(self.family, self.problem, self.profile, self.axes, self.root)
-        search = Search(self.space, seeds=start_with, seed=self.seed)
-        for trial in log.trials if log is not None else ():
+        search = Search(
+            self.space,
+            seeds=start_with,
+            seed=self.seed,
+            sampler=self.options.sampler,
+            shared=shared,
+            budget=self.budget.trials,
+        )
+        recorded = self.recorder.trials if self.recorder is not None else ()
+        known = {trial.config: trial for trial in (*recorded, *(log.trials if log is not None else ()))}
+        for trial in known.values():
             if not (self.retry and isinstance(trial.outcome, Rejection) and trial.outcome.stage in _RETRIED):
                 self._take(trial, search)
         if self.outcomes:
@@ -162,37 +205,73 @@ class _Tuning:
         self.started = time.monotonic()
         self._report("search", self.space)
         try:
-            for trial in trials(bench, search, self.axes, log, self._may_go_on, self._best_seconds):
+            in_lanes = lanes(bench, jobs=self.options.jobs, workers=self.options.workers)
+            going_on, best = self._may_go_on, self._best_seconds
+            for trial in trials(self.family, in_lanes, search, self.axes, log, going_on, best):
                 self._take(trial, search)
+                if search.outlook is not None:
+                    self.outlooks.append(search.outlook)
                 self._report("search", self.space)
         except KeyboardInterrupt:
             self.ended = "interrupted"
         except WorkerError as error:
             self.ended = "device lost"
             self.notes.append(f"the search ended early: {error}")
+        except StorageLost as error:
+            self.ended = "storage lost"
+            self.notes.append(f"the search ended early: {error}")
+        finally:
+            if isinstance(self.runtime, WorkerRuntime):
+                self.runtime.share(None)
+        self.importance = importance(search.board)
+        if self.ended == "converged" and self.patience is not None:
+            self.notes.append(
+                f"stopped early: for {self.patience.asks} configs in a row, the most promising untried ones "
+                f"promised under {self.patience.promise:.1%} together; --effort thorough or --trials goes on"
+            )
 
-    def _may_go_on(self) -> bool:
-        if len(self.outcomes) >= len(self.space):
+    def _may_go_on(self, in_work: int) -> bool:
+        if len(self.outcomes) + in_work >= len(self.space):
             self.ended = "exhausted"
-        elif len(self._ranked()) >= self.budget.trials:
+        elif self.measured + in_work >= self.budget.trials:
             self.ended = "trials"
         elif time.monotonic() - self.started >= self.budget.seconds:
             self.ended = "time"
+        elif self._converged():
+            self.ended = "converged"
         else:
             return not self._futile()
         return False
 
+    def _converged(self) -> bool:
+        """Whether the search has long expected next to nothing of what is untried."""
+        wanted = self.patience
+        if wanted is None or self.measured < wanted.least or len(self.outlooks) < wanted.asks:
+            return False
+        return max(self.outlooks[-wanted.asks :]) < wanted.promise
+
     def _futile(self) -> bool:
         """Whether the search has met nothing but one kind of failure, and plenty of it."""
         last = [t.outcome for t in self.outcomes[-_FUTILE:] if isinstance(t.outcome, Rejection)]
-        return len(last) == _FUTILE and not self._ranked() and len(set(map(_kind, last))) == 1
+        return len(last) == _FUTILE and self.best is None and len(set(map(_kind, last))) == 1
 
     def _take(self, trial: Trial, search: Search) -> None:
         point = space.point_of(self.axes, trial.config)
         if point is None or point not in self.space:
             return  # an old trial that this space no longer has
         self.outcomes.append(trial)
-        search.tell(point, trial.outcome.seconds if isinstance(trial.outcome, Measurement) else None)
+        seconds = None
+        if isinstance(trial.outcome, Measurement):
+            seconds = trial.outcome.seconds
+            self.measured += 1
+            if self.best is None or seconds < self.best[1].seconds:
+                self.best = trial.config, trial.outcome
+        search.tell(point, seconds, told(trial.outcome))
+        if self.recorder is not None:
+            self.recorder.add(trial)
+            if time.monotonic() - self.saved > _SAVE_SECONDS:
+                self.saved = time.monotonic()
+                self.recorder.save()
 
     def _conclude(self, bench: Bench) -> TuneResult:
         ranked = self._ranked()
@@ -211,7 +290,7 @@ class _Tuning:
             )
         decision = finalists.Decision(*ranked[0])
         baseline: Measurement | None = None
-        if self.ended not in ("interrupted", "device lost"):
+        if self.ended not in EARLY:
             try:
                 self._report("final", self.space)
                 tried = [trial.config for trial in self.outcomes]
@@ -239,6 +318,7 @@ class _Tuning:
             verified=decision.verified,
             path=self._store(decision, baseline),
             notes=tuple(self.notes),
+            importance=self.importance,
         )
 
     def _baseline(
@@ -260,7 +340,7 @@ class _Tuning:
             default_measurement=decision.default,
             baseline_measurement=baseline,
             trials=len(self._ranked()),
-            complete=self.ended not in ("interrupted", "device lost"),
+            complete=self.ended not in EARLY and not self.options.only,
             verified=decision.verified,
         )
         try:
@@ -277,54 +357,24 @@ class _Tuning:
         return sorted(measured, key=lambda pair: pair[1].seconds)
 
     def _best_seconds(self) -> float | None:
-        return min((measurement.seconds for _, measurement in self._ranked()), default=None)
+        return None if self.best is None else self.best[1].seconds
 
     def _report(self, phase: Literal["prepare", "search", "final", "verify"], legal: Space | None) -> None:
-        ranked = self._ranked()
         spent = (time.monotonic() - self.started) / self.budget.seconds
-        share = {"prepare": 0.0, "search": min(max(len(ranked) / self.budget.trials, spent), 1.0)}
+        share = {"prepare": 0.0, "search": min(max(self.measured / self.budget.trials, spent), 1.0)}
         self.observe(
             Progress(
                 phase=phase,
                 profile=self.profile,
                 budget=self.budget,
-                measured=len(ranked),
-                failed=len(self.outcomes) - len(ranked),
+                measured=self.measured,
+                failed=len(self.outcomes) - self.measured,
                 refused=sum(legal.refused.values()) if legal else 0,
                 legal=len(legal) if legal else 0,
                 share=share.get(phase, 1.0),
-                best=ranked[0] if ranked else None,
+                best=self.best,
             )
         )
-
-
-def trials(
-    bench: Bench,
-    search: Search,
-    axes: Axes,
-    log: TrialLog | None,
-    may_go_on: Callable[[], bool],
-    best: Callable[[], float | None],
-) -> Iterator[Trial]:
-    """Candidates and their outcomes, one by one, until told to stop or the space is exhausted.
-
-    `best` gives the fastest time so far in seconds, against which slow candidates are cut short.
-    """
-    while may_go_on():
-        point = search.ask()
-        if point is None:
-            return
-        config = space.config_at(bench.family, axes, point)
-        if log is not None:
-            with suppress(CacheUnwritable):  # a disk that fills up costs the resume, not the search
-                log.started(config)
-        start = time.monotonic()
-        outcome = bench.evaluate(config, best())
-        trial = Trial(config=config, outcome=outcome, seconds_spent=time.monotonic() - start)
-        if log is not None:
-            with suppress(CacheUnwritable):
-                log.finished(trial)
-        yield trial
 
 
 def _kind(rejection: Rejection) -> str:

@@ -107,3 +107,27 @@ def test_a_portable_export_asks_nothing_of_a_device_beyond_the_base_limits(tuned
     manifest = json.loads((tmp_path / "any" / "manifest.json").read_text())
     assert (manifest["requiredFeatures"], manifest["requiredLimits"], manifest["tuned"]) == ([], {}, None)
     assert host(tmp_path / "any", m=33, n=64, k=20) < 1e-5
+
+
+def test_several_candidates_in_work_on_one_adapter_find_a_right_winner(tmp_path):
+    record = tmp_path / "record.gz"
+    said = autotune(
+        *("gemm", "--size", "64", "--trials", "8", "--jobs", "3", "--adapter", "llvmpipe"),
+        *("--record", str(record)),
+        cache=tmp_path / "cache",
+    )
+    assert "the number of trials was reached" in said
+    assert "unproven" not in said
+    replayed = autotune(
+        "replay", str(record), "--sampler", "random", "--seeds", "2", cache=tmp_path / "cache"
+    )
+    assert f"{record.name}: 8 configs" in replayed
+
+
+def test_a_suite_is_tuned_once_and_reported(tmp_path):
+    suite = tmp_path / "suite.toml"
+    suite.write_text("".join(f"[[problem]]\nkernel = 'gemm'\nsize = {size}\n" for size in (48, 64)))
+    words = ("suite", str(suite), "--trials", "4", "--adapter", "llvmpipe")
+    first = autotune(*words, cache=tmp_path / "cache")
+    assert first.count("the number of trials was reached") == 2
+    assert autotune(*words, cache=tmp_path / "cache").count("was known") == 2

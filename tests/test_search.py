@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from optuna.trial import TrialState
 
 from autotune.search import Search
+from autotune.search.encoding import Encoding
+from autotune.search.surrogate import GaussianProcess
 from autotune.space import Axis, Point, Space
-from autotune.surrogate import Encoding, GaussianProcess
 
 AXES = {
     "tiled": (Axis("tile", (8, 16, 32, 64)), Axis("unroll", (1, 2, 4)), Axis("pad", (False, True))),
@@ -156,10 +157,17 @@ def test_it_finds_fast_points_sooner_than_chance() -> None:
 
 
 def test_a_region_that_fails_is_left() -> None:
-    axes = {"v": (Axis("kind", ("good", "bad")), Axis("a", tuple(range(10))), Axis("b", tuple(range(10))))}
+    axes = {"v": (Axis("kind", ("good", "bad")), Axis("a", tuple(range(40))), Axis("b", tuple(range(40))))}
     space = Space(axes, all_points(axes))
-    points = asked(Search(space), 50, lambda p: None if p[1][0] else 1.0 + p[1][1] + p[1][2])
-    assert sum(indices[0] for _, indices in points[10:30]) < 7  # chance would give ten
+
+    def taken(point: Point) -> float | None:
+        bad, a, b = point[1]
+        return None if bad else 1.0 + abs(a - 27) + abs(b - 13)
+
+    for seed in range(3):
+        points = asked(Search(space, seed=seed), 60, taken)
+        until_found = points[10 : points.index(("v", (0, 27, 13)))]
+        assert sum(bad for _, (bad, *_) in until_found) <= len(until_found) / 5
 
 
 def test_the_surrogate_knows_what_it_saw_and_how_little_it_knows_elsewhere() -> None:
@@ -167,9 +175,9 @@ def test_the_surrogate_knows_what_it_saw_and_how_little_it_knows_elsewhere() -> 
     encoding = Encoding(Space(axes, all_points(axes)))
     truth = np.array([float(a) for _, (a, _) in all_points(axes)])
     seen = np.random.default_rng(0).choice(81, 30, replace=False)
-    model = GaussianProcess(encoding.axis_of_column)
-    model.fit(encoding.rows[seen], truth[seen], steps=30)
-    mean, deviation = model.predict(encoding.rows)
+    model = GaussianProcess(encoding)
+    model.fit(encoding.of(seen), truth[seen], steps=30)
+    mean, deviation = model.predict(encoding.of(range(81)))
     assert np.abs(mean - truth).max() < 0.5
     unseen = np.setdiff1d(np.arange(81), seen)
     assert deviation[seen].max() < deviation[unseen].min()
@@ -177,7 +185,9 @@ def test_the_surrogate_knows_what_it_saw_and_how_little_it_knows_elsewhere() -> 
 
 def test_distance_counts_steps_and_variants_share_their_axes() -> None:
     space = Space(AXES, all_points(AXES))
-    row = dict(zip(space.points, Encoding(space).rows, strict=True))
+    encoding = Encoding(space)
+    of_axes = encoding.axis_of_column < encoding.axes
+    row = dict(zip(space.points, encoding.of(range(len(space)))[:, of_axes], strict=True))
 
     def apart(a: Point, b: Point) -> float:
         return float(np.square(row[a] - row[b]).sum())
@@ -187,3 +197,26 @@ def test_distance_counts_steps_and_variants_share_their_axes() -> None:
     assert apart(("split", (0, 0, 0)), ("split", (0, 2, 0))) == pytest.approx(1.0)
     same_tile = apart(("tiled", (1, 0, 0)), ("split", (0, 0, 0)))
     assert apart(("tiled", (3, 0, 0)), ("split", (0, 0, 0))) == pytest.approx(same_tile + 2 / 3)
+
+
+def test_products_and_quotients_of_two_axes_are_told_apart_from_their_values() -> None:
+    axes = {"v": (Axis("x", (8, 16, 32)), Axis("y", (1, 2, 4)), Axis("flag", (False, True)))}
+    space = Space(axes, all_points(axes))
+    encoding = Encoding(space)
+    assert encoding.axis_of_column.max() + 1 == encoding.axes + 2 == len(encoding.prior_weights)
+    product, quotient = encoding.of(range(len(space)))[:, -2:].T
+    for (_, (x, y, _)), times, by in zip(space.points, product, quotient, strict=True):
+        assert (times, by) == pytest.approx(((x + y) / 4, (x - y + 2) / 4))
+
+
+@settings(max_examples=40, deadline=None)
+@given(space=spaces(), data=st.data())
+def test_one_point_is_encoded_as_it_is_among_others(space: Space, data: st.DataObject) -> None:
+    encoding = Encoding(space)
+    rows = encoding.of(range(len(space)))
+    assert rows.shape == (len(space), len(encoding.axis_of_column))
+    for place, point in enumerate(space.points):
+        assert np.array_equal(encoding.of_point(point), rows[place])
+    if len(space):
+        chosen = data.draw(st.lists(st.integers(0, len(space) - 1)))
+        assert np.array_equal(encoding.of(chosen), rows[chosen])

@@ -406,7 +406,7 @@ def test_an_unknown_selector_is_refused_with_the_adapters_there_are(selector):
 def replaced_among(*profiles, opened=1):
     """Where a worker that had opened an adapter looks for it among these."""
     runtime = object.__new__(WorkerRuntime)
-    runtime.profile, runtime._index = structs.replace(ADAPTERS[opened], subgroup_size=32), opened
+    runtime.profile, runtime.index = structs.replace(ADAPTERS[opened], subgroup_size=32), opened
     return runtime._same_adapter(profiles)
 
 

@@ -25,6 +25,12 @@ class Open(_Message, frozen=True):
     index: int
 
 
+class Pace(_Message, frozen=True):
+    """Whether to keep the GPU busy between requests; not where other workers use it too. Answer: Done."""
+
+    on: bool
+
+
 class Load(_Message, frozen=True):
     """Replace all data buffers by these contents. Answer: Done."""
 
@@ -39,9 +45,13 @@ class Compile(_Message, frozen=True):
 
 
 class Run(_Message, frozen=True):
-    """Reset the outputs to their loaded contents, dispatch once, read them back. Answer: Outputs."""
+    """Reset the outputs to their loaded contents, dispatch once, read them into the worker. Answer: Done."""
 
     handle: int
+
+
+class Read(_Message, frozen=True):
+    """Hand out what the last run read, which is forgotten then. Answer: Outputs."""
 
 
 class Time(_Message, frozen=True):
@@ -93,7 +103,7 @@ class Failed(_Message, frozen=True):
     reason: str
 
 
-Request = ListAdapters | Open | Load | Compile | Run | Time | Drop
+Request = ListAdapters | Open | Pace | Load | Compile | Run | Read | Time | Drop
 Reply = Adapters | Opened | Done | Outputs | Samples | Failed
 
 _REQUESTS = msgspec.msgpack.Decoder(Request)

@@ -39,7 +39,10 @@ class NativeRuntime:
         self._data: dict[str, Any] = {}
         self._initial: dict[str, bytes] = {}
         self._compiled: dict[int, _Compiled] = {}
+        self._outputs: dict[str, bytes] = {}
         self._pacer: Pacer | None = None
+        self.keeps_pace = True
+        """Whether `pace` may load the GPU between requests."""
 
     def adapters(self) -> tuple[DeviceProfile, ...]:
         """Profiles of all adapters, best first; of one backend where WGPU_BACKEND_TYPE names it."""
@@ -93,8 +96,8 @@ class NativeRuntime:
         """Create the pipelines of a plan and bind its buffers."""
         self._compiled[handle] = _Compiled(self._api, self._device, self._profile, plan, self._data)
 
-    def run(self, handle: int) -> dict[str, bytes]:
-        """Reset the outputs, dispatch once and read the outputs back."""
+    def run(self, handle: int) -> None:
+        """Reset the outputs, dispatch once and read the outputs back, for `outputs` to hand out."""
         compiled = self._compiled[handle]
         queue = self._device.queue
         for name in compiled.outputs:
@@ -104,7 +107,12 @@ class NativeRuntime:
         compiled.encode(compute_pass)
         compute_pass.end()
         queue.submit([encoder.finish()])
-        return {name: bytes(queue.read_buffer(self._data[name])) for name in compiled.outputs}
+        self._outputs = {name: bytes(queue.read_buffer(self._data[name])) for name in compiled.outputs}
+
+    def outputs(self) -> dict[str, bytes]:
+        """What the last run read, which is forgotten then."""
+        outputs, self._outputs = self._outputs, {}
+        return outputs
 
     def time(self, handle: int, batch: int, samples: int) -> Samples:
         """Time `samples` runs of `batch` dispatches, at the GPU's working clocks."""
@@ -114,7 +122,7 @@ class NativeRuntime:
 
     def pace(self) -> bool:
         """Keep the GPU busy for a moment, so that it does not clock down; False where that is no use."""
-        if self._pacer is None or not self._data:
+        if self._pacer is None or not self._data or not self.keeps_pace:
             return False
         self._pacer.run()
         return True

@@ -10,8 +10,9 @@ import threading
 import time
 from collections import deque
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import IO, cast
+from typing import IO, Any, cast
 
 from msgspec import Struct
 
@@ -165,21 +166,37 @@ def choose(profiles: tuple[DeviceProfile, ...], selector: str | None) -> int:
     raise NoAdapter(f"no adapter matches {selector!r}; there are {known}")
 
 
+Gate = AbstractContextManager[Any]
+"""Held while something runs on an adapter that several workers use; a `threading.RLock`."""
+_OPEN: Gate = contextlib.nullcontext()
+
+
 class WorkerRuntime:
     """A runtime in a worker process that is replaced whenever it dies; see `autotune.runtime.base`."""
 
     def __init__(
-        self, selector: str | None = None, *, runtime: str = "wgpu", deadlines: Deadlines | None = None
+        self,
+        selector: str | None = None,
+        *,
+        runtime: str = "wgpu",
+        deadlines: Deadlines | None = None,
+        index: int | None = None,
+        gate: Gate | None = None,
     ) -> None:
+        """`index` is a place in the list of adapters, instead of a selector. Where several workers use one
+        adapter, they hold one `gate` while something of theirs runs on it."""
         self.restarts = 0
+        self._gate: Gate = gate or _OPEN
         self._runtime = runtime
         self._contents: Mapping[str, bytes] = {}
         self._handles = 0
         self._compiled: dict[int, Plan] = {}
         worker = Worker(runtime)
         try:
-            self._index = choose(_adapters(worker), selector)
-            self.profile = self._open(worker)
+            self.listed = _adapters(worker)
+            self.index = choose(self.listed, selector) if index is None else index
+            with self._gate:
+                self.profile = self._open(worker)
         except BaseException:
             worker.kill()
             raise
@@ -193,7 +210,8 @@ class WorkerRuntime:
         self._compiled.clear()
         if self._worker is not None:
             try:
-                self._ask("run", messages.Load(dict(contents)), self.deadlines.start)
+                with self._gate:
+                    self._ask("run", messages.Load(dict(contents)), self.deadlines.start)
                 return
             except CandidateFailed:
                 if self._worker is not None:
@@ -209,13 +227,16 @@ class WorkerRuntime:
 
     def run(self, handle: int) -> dict[str, bytes]:
         """Reset the outputs, dispatch once, return the outputs' contents."""
-        reply = self._ask("run", messages.Run(handle), self.deadlines.run)
+        with self._gate:
+            self._ask("run", messages.Run(handle), self.deadlines.run)
+        reply = self._ask("run", messages.Read(), self.deadlines.run)
         assert isinstance(reply, messages.Outputs)
         return reply.contents
 
     def time(self, handle: int, batch: int, samples: int) -> tuple[list[float], Clock]:
         """Seconds for one dispatch, a value a sample, and the clock."""
-        reply = self._ask("time", messages.Time(handle, batch, samples), self.deadlines.time)
+        with self._gate:
+            reply = self._ask("time", messages.Time(handle, batch, samples), self.deadlines.time)
         assert isinstance(reply, messages.Samples)
         return list(reply.seconds), cast("Clock", reply.clock)
 
@@ -232,14 +253,50 @@ class WorkerRuntime:
             self._worker.kill()
             self._worker = None
 
+    def share(self, gate: Gate | None) -> None:
+        """Say whether other workers use the adapter too, and through which gate. Call it between requests."""
+        self._gate = gate or _OPEN
+        if self._worker is not None:
+            with contextlib.suppress(CandidateFailed):  # a new worker is told at its start
+                self._ask("run", messages.Pace(gate is None), self.deadlines.start)
+
+    def alike(self, count: int) -> list[int]:
+        """Places in the list of this many adapters of the same model, driver and limits, this one first.
+
+        0 stands for all of them. Raises NoAdapter where there are fewer.
+        """
+        mine = self.listed[self.index]
+        same = [self.index, *(i for i, p in enumerate(self.listed) if p == mine and i != self.index)]
+        if count > len(same):
+            others = "; ".join(sorted({p.name for p in self.listed if p != mine})) or "none"
+            raise NoAdapter(
+                f"{count} workers need as many adapters like {mine.name} ({mine.id}); there are {len(same)}, "
+                f"and others that do not compare: {others}"
+            )
+        return same[:count] if count else same
+
+    def another(self, index: int, gate: Gate) -> "WorkerRuntime":
+        """A runtime like this one in a worker of its own, on the adapter at this place of the list.
+
+        Raises WorkerError where what opens there is not the same model.
+        """
+        other = WorkerRuntime(runtime=self._runtime, deadlines=self.deadlines, index=index, gate=gate)
+        if other.profile != self.profile:
+            other.close()
+            raise WorkerError(
+                f"the adapter {index} opens as {other.profile.name}, not as {self.profile.name}"
+            )
+        return other
+
     @property
     def worker_pid(self) -> int | None:
         """Process id of the current worker, if one is alive."""
         return None if self._worker is None else self._worker.pid
 
     def _open(self, worker: Worker) -> DeviceProfile:
-        reply = worker.ask(messages.Open(self._index), Deadlines().start)
+        reply = worker.ask(messages.Open(self.index), Deadlines().start)
         if isinstance(reply, messages.Opened):
+            worker.ask(messages.Pace(self._gate is _OPEN), Deadlines().start)
             return reply.profile
         raise WorkerError(f"the adapter cannot be opened: {getattr(reply, 'reason', reply)}")
 
@@ -248,14 +305,19 @@ class WorkerRuntime:
         same = [i for i, p in enumerate(profiles) if (p.id, p.name) == (self.profile.id, self.profile.name)]
         if not same:
             raise WorkerError(f"the adapter {self.profile.name} ({self.profile.id}) is gone")
-        return self._index if self._index in same else same[0]
+        return self.index if self.index in same else same[0]
 
     def _restart(self) -> None:
         """Start a new worker with the same device, data and compiled plans."""
         self.restarts += 1
         worker = Worker(self._runtime)
+        with self._gate:
+            self._fill(worker)
+        self._worker = worker
+
+    def _fill(self, worker: Worker) -> None:
         try:
-            self._index = self._same_adapter(_adapters(worker))
+            self.index = self._same_adapter(_adapters(worker))
             self._open(worker)
             reply = worker.ask(messages.Load(dict(self._contents)), self.deadlines.start)
             if isinstance(reply, messages.Failed):
@@ -265,7 +327,6 @@ class WorkerRuntime:
         except BaseException:
             worker.kill()
             raise
-        self._worker = worker
 
     def _ask(self, stage: Stage, request: messages.Request, deadline: float) -> messages.Reply:
         if self._worker is None:

@@ -47,12 +47,16 @@ def _answer(runtime: NativeRuntime, request: messages.Request) -> messages.Reply
             return messages.Adapters(runtime.adapters())
         case messages.Open(index):
             return messages.Opened(runtime.open(index))
+        case messages.Pace(on):
+            runtime.keeps_pace = on
         case messages.Load(contents):
             runtime.load(contents)
         case messages.Compile(handle, plan):
             runtime.compile(handle, plan)
         case messages.Run(handle):
-            return messages.Outputs(runtime.run(handle))
+            runtime.run(handle)
+        case messages.Read():
+            return messages.Outputs(runtime.outputs())
         case messages.Time(handle, batch, samples):
             return runtime.time(handle, batch, samples)
         case messages.Drop(handle):

@@ -13,57 +13,47 @@ spaces it found the optimum with fewer measurements than the smooth Matérn-5/2 
 """
 
 import math
-from collections.abc import Sequence
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
-from autotune.space import Axis, Space, Value
+from autotune.search.encoding import Encoding
 
 Array = NDArray[np.float64]
 
 _JITTER = 1e-8
-_TYPICAL_DISTANCE = 4.0
-"""Prior for Σ wᵢ·dᵢ between opposite corners of the space."""
 _LOG_WEIGHT_BOUNDS = (math.log(1e-4), math.log(100.0))
-_LOG_WEIGHT_SPREAD = 2.0
+
+
+class Prior(Struct, frozen=True):
+    """What is thought of the weights before anything is known."""
+
+    distance: float
+    """Σ wᵢ·dᵢ between opposite corners of the space, over the axes alone."""
+    spread: float
+    """How far the logarithms of weights stray."""
+
+
+SPEED = Prior(distance=2.5, spread=0.7)
+"""With thirty points and a hundred weights, a wide prior learns that axes do not matter when they do."""
+SUCCESS = Prior(distance=4.0, spread=2.0)
+"""What makes configs fail is often one limit, and sharp."""
 _LOG_NOISE_BOUNDS = (math.log(1e-6), 0.0)
 _LOG_NOISE_PRIOR = math.log(1e-3)
 _LOG_NOISE_SPREAD = 2.0
 
 
-class Encoding:
-    """The points of a space as rows of numbers whose squared distance counts steps along the axes.
-
-    An ordered axis has one column for each step between neighbouring values, 0 before and 1 after it, so
-    that the squared distance grows by the same amount at each step. An unordered one has a column for
-    each value. An axis that several variants share has its columns once, so they learn from each other.
-    """
-
-    def __init__(self, space: Space) -> None:
-        blocks = _blocks(space)
-        self.axis_of_column = np.array(
-            [i for i, (_, codes) in enumerate(blocks) for _ in range(_width(codes))], dtype=np.intp
-        )
-        """Which columns share a weight."""
-        self.rows = np.empty((len(space), len(self.axis_of_column)))
-        members: dict[str, list[int]] = {variant: [] for variant in space.axes}
-        for row, (variant, _) in enumerate(space.points):
-            members[variant].append(row)
-        for variant, of_variant in members.items():
-            if of_variant:
-                self.rows[of_variant] = _encode(space, variant, of_variant, blocks)
-
-
 class GaussianProcess:
     """Regression on encoded points, with one weight an axis and a noise level learned from the data."""
 
-    def __init__(self, axis_of_column: NDArray[np.intp]) -> None:
-        self._axis_of_column = axis_of_column
-        axes = len(set(axis_of_column.tolist()))
-        self._columns_of_axis = np.eye(axes)[:, axis_of_column]
-        self._log_weight_prior = math.log(_TYPICAL_DISTANCE / max(axes, 1))
-        self._theta = np.append(np.full(axes, self._log_weight_prior), _LOG_NOISE_PRIOR)
+    def __init__(self, encoding: Encoding, prior: Prior = SPEED) -> None:
+        self._axis_of_column = encoding.axis_of_column
+        weights = len(encoding.prior_weights)
+        usual = np.log(prior.distance / max(encoding.axes, 1) * encoding.prior_weights)
+        self._prior = np.append(usual, _LOG_NOISE_PRIOR)
+        self._spread = np.append(np.full(weights, prior.spread), _LOG_NOISE_SPREAD)
+        self._theta = self._prior
 
     def fit(self, x: Array, y: Array, steps: int) -> None:
         """Condition on observations, after `steps` steps of hyperparameter search from the last ones."""
@@ -81,15 +71,22 @@ class GaussianProcess:
 
     def predict(self, x: Array) -> tuple[Array, Array]:
         """Mean and standard deviation of the posterior at each row of x."""
-        covariance = np.exp(-squared_distances(x * self._scale, self._x))
+        covariance = self.correlation(x)
         explained = np.square(covariance @ self._whiten.T).sum(axis=1)
         deviation = np.sqrt(self._variance * np.maximum(1.0 - explained, 1e-10))
         return covariance @ self._alpha * self._unit + self._offset, deviation * self._unit
 
+    def correlation(self, x: Array, other: Array | None = None) -> Array:
+        """Between each row of x and each observation, or each row of `other`: 1 is the same point."""
+        against = self._x if other is None else other * self._scale
+        near: Array = np.exp(-squared_distances(x * self._scale, against))
+        return near
+
     def _climb(self, x: Array, z: Array, steps: int) -> Array:
         """The most probable hyperparameters met on a walk along the gradient's signs."""
-        columns = np.square(x[:, None, :] - x[None, :, :])
-        distances = np.ascontiguousarray(np.moveaxis(columns @ self._columns_of_axis.T, -1, 0))
+        distances = np.zeros((len(self._prior) - 1, len(z), len(z)))
+        for column, axis in enumerate(self._axis_of_column):
+            distances[axis] += np.square(x[:, None, column] - x[None, :, column])
         theta, best, best_density = self._theta, self._theta, -math.inf
         stride, last = np.full_like(theta, 0.4), np.zeros_like(theta)
         for _ in range(steps):
@@ -121,9 +118,8 @@ class GaussianProcess:
         slope = np.append(
             -0.5 * weights * np.tensordot(distances, pull * kernel, 2), 0.5 * noise * np.trace(pull)
         )
-        spread = np.append(np.full_like(weights, _LOG_WEIGHT_SPREAD), _LOG_NOISE_SPREAD)
-        away = (theta - np.append(np.full_like(weights, self._log_weight_prior), _LOG_NOISE_PRIOR)) / spread
-        return likelihood - 0.5 * float(away @ away), slope - away / spread
+        away = (theta - self._prior) / self._spread
+        return likelihood - 0.5 * float(away @ away), slope - away / self._spread
 
 
 def expected_improvement(mean: Array, deviation: Array, best: float) -> Array:
@@ -140,51 +136,3 @@ def squared_distances(a: Array, b: Array) -> Array:
     squared = np.square(a).sum(axis=1)[:, None] + np.square(b).sum(axis=1) - 2.0 * (a @ b.T)
     clipped: Array = np.maximum(squared, 0.0)
     return clipped
-
-
-Codes = dict[Value, list[float]]
-"""For each value of an axis, what stands in its columns."""
-
-
-def _blocks(space: Space) -> list[tuple[str, Codes]]:
-    """The axes' names ('' for the choice of a variant) and codes; those with one value tell nothing."""
-    union: dict[str, list[Axis]] = {}
-    for axes in space.axes.values():
-        for axis in axes:
-            union.setdefault(axis.name, []).append(axis)
-    blocks = [("", _one_hot(list(space.axes)))]
-    for name, same in union.items():
-        values = list(dict.fromkeys(value for axis in same for value in axis.values))
-        blocks.append((name, _steps(values) if all(axis.ordered for axis in same) else _one_hot(values)))
-    return [(name, codes) for name, codes in blocks if _width(codes)]
-
-
-def _steps(values: Sequence[Value]) -> Codes:
-    ordered = sorted(int(value) for value in values)
-    step = 1.0 / math.sqrt(max(len(ordered) - 1, 1))  # the ends of an axis are at distance 1
-    return {value: [step * (value > before) for before in ordered[:-1]] for value in ordered}
-
-
-def _one_hot(values: Sequence[Value]) -> Codes:
-    if len(values) < 2:
-        return {value: [] for value in values}
-    return {value: [math.sqrt(0.5) * (value == one) for one in values] for value in values}
-
-
-def _width(codes: Codes) -> int:
-    return len(next(iter(codes.values()), []))
-
-
-def _encode(space: Space, variant: str, rows: list[int], blocks: list[tuple[str, Codes]]) -> Array:
-    indices = np.array([space.points[row][1] for row in rows], dtype=np.intp)
-    axes = {axis.name: (position, axis) for position, axis in enumerate(space.axes[variant])}
-    parts = []
-    for name, codes in blocks:
-        if name in axes:
-            position, axis = axes[name]
-            parts.append(np.array([codes[value] for value in axis.values])[indices[:, position]])
-        else:
-            # a variant that lacks the axis lies amid all its values
-            here = codes[variant] if name == "" else np.mean(list(codes.values()), axis=0)
-            parts.append(np.tile(here, (len(rows), 1)))
-    return np.hstack(parts) if parts else np.empty((len(rows), 0))

@@ -1,0 +1,155 @@
+"""Lanes: several candidates in work at once, so that the next ones compile while one is measured.
+
+A lane is a runtime in a process of its own: a candidate that takes the compiler or the driver down takes its
+lane down and no other. The lanes of one adapter share a gate, which lets the kernels of one lane
+onto the GPU at a time, so that no time is of two kernels at once. Compiling, moving results to this process
+and comparing them need no gate.
+"""
+
+import os
+import queue
+import threading
+import time
+from collections.abc import Callable
+from typing import Protocol
+
+from msgspec import Struct
+
+from autotune.candidate import Bench
+from autotune.errors import WorkerError
+from autotune.model import Config, DeviceProfile, Rejection, Trial
+from autotune.runtime.process import WorkerRuntime
+
+_MOST_JOBS = 4
+"""Candidates in work on one adapter, where nobody says."""
+_ROOM = 2 << 30
+"""Bytes on the device that the copies of the data may take together."""
+
+
+class Done(Struct, frozen=True):
+    """What a lane has to say about a candidate: its outcome, or the error that ended the lane."""
+
+    lane: "Lane"
+    config: Config
+    trial: Trial | None
+    error: BaseException | None = None
+
+
+Results = queue.SimpleQueue[Done]
+
+
+class Lane(Protocol):
+    """Takes one candidate at a time and puts what became of it into a queue of results."""
+
+    def submit(self, config: Config, best: float | None, results: Results) -> None:
+        """Begin with a candidate; `best` is the fastest time so far, in seconds."""
+
+    def stop(self, *, at_once: bool) -> None:
+        """End the lane: after its candidate, or at once, without an outcome for it."""
+
+
+class Here:
+    """A lane in this thread: a candidate is done when `submit` returns."""
+
+    def __init__(self, bench: Bench) -> None:
+        self._bench = bench
+
+    def submit(self, config: Config, best: float | None, results: Results) -> None:
+        """Evaluate the candidate; errors that are not its own are raised."""
+        results.put(Done(self, config, evaluate(self._bench, config, best)))
+
+    def stop(self, *, at_once: bool) -> None:
+        """Nothing goes on behind the caller's back."""
+
+
+class Aside:
+    """A lane in a thread of its own, which opens its bench itself.
+
+    Its runtime is closed at the end; with `keep`, as others go on to use it, only where the end must come at
+    once.
+    """
+
+    def __init__(self, opened: Callable[[], Bench], *, keep: bool = False) -> None:
+        self._opened, self._keep = opened, keep
+        self._inbox: queue.SimpleQueue[tuple[Config, float | None, Results] | None] = queue.SimpleQueue()
+        self._bench: Bench | None = None
+        self._stopping = False
+        self._thread = threading.Thread(target=self._work, daemon=True)
+        self._thread.start()
+
+    def submit(self, config: Config, best: float | None, results: Results) -> None:
+        """Hand the candidate to the thread."""
+        self._inbox.put((config, best, results))
+
+    def stop(self, *, at_once: bool) -> None:
+        """End the thread; at once means that the candidate's worker is killed."""
+        self._stopping = True
+        self._inbox.put(None)
+        if at_once and self._bench is not None:
+            self._bench.runtime.close()
+        self._thread.join(timeout=120.0)
+        if self._bench is not None and not self._keep:
+            self._bench.runtime.close()
+
+    def _work(self) -> None:
+        while (item := self._inbox.get()) is not None:
+            config, best, results = item
+            try:
+                self._bench = self._bench or self._opened()
+                trial = evaluate(self._bench, config, best)
+                if _crashed(trial) and not self._stopping:
+                    trial = evaluate(self._bench, config, best)  # a neighbour may have taken the driver down
+            except BaseException as error:
+                results.put(Done(self, config, None, error))
+                return
+            results.put(Done(self, config, trial))
+
+
+def lanes(bench: Bench, *, jobs: int | None, workers: int = 1) -> list[Lane]:
+    """Lanes for a bench: `jobs` on each of `workers` adapters like its own; None for as many as are of use.
+
+    Raises NoAdapter where there are not so many such adapters.
+    """
+    runtime = bench.runtime
+    if not isinstance(runtime, WorkerRuntime):
+        return [Here(bench)]
+    indices = runtime.alike(workers)
+    each = default_jobs(runtime.profile, bench.data_bytes) if jobs is None else jobs
+    if each * len(indices) == 1:
+        return [Here(bench)]
+    gates = {index: threading.RLock() for index in indices}
+    runtime.share(gates[runtime.index])
+
+    def opener(index: int) -> Callable[[], Bench]:
+        return lambda: bench.beside(runtime.another(index, gates[index]))
+
+    first: Lane = Aside(lambda: bench, keep=True)
+    rest = [index for _ in range(each) for index in indices]  # adapters in turns
+    return [first, *(Aside(opener(index)) for index in rest[1:])]
+
+
+def default_jobs(profile: DeviceProfile, data_bytes: int) -> int:
+    """How many candidates to have in work on one adapter: a few where compiling and comparing have processors
+    of their own. A software adapter runs on those, so there it is one at a time."""
+    if profile.is_cpu:
+        return 1
+    room = _ROOM // max(data_bytes, 1)
+    return max(1, min(_MOST_JOBS, os.cpu_count() or 1, room))
+
+
+def evaluate(bench: Bench, config: Config, best: float | None) -> Trial:
+    """The outcome of a candidate, and how long it took to have it."""
+    start = time.monotonic()
+    outcome = bench.evaluate(config, best)
+    return Trial(config=config, outcome=outcome, seconds_spent=time.monotonic() - start)
+
+
+def _crashed(trial: Trial) -> bool:
+    return isinstance(trial.outcome, Rejection) and trial.outcome.stage == "crash"
+
+
+def raised(done: Done) -> BaseException:
+    """The error that ended a lane, as what ends the search where no lane is left."""
+    error = done.error
+    assert error is not None
+    return error if isinstance(error, WorkerError) else WorkerError(f"{type(error).__name__}: {error}")

@@ -1,0 +1,105 @@
+"""Results that move between machines: packed into one file, or merged from another cache folder.
+
+A pack is gzipped JSON lines, an entry each. Whatever comes in is validated like any entry, and takes a place
+only where the cache's rule for a new winner says so: see `cache.replaces`.
+"""
+
+import gzip
+from collections.abc import Iterable
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from autotune import cache
+from autotune.entry import Entry, InvalidEntryError, decode
+from autotune.errors import AutotuneError
+from autotune.files import write_atomic
+from autotune.kernels import KERNELS
+from autotune.recording import read_packed
+
+
+class Taken(Struct):
+    """What became of the entries that were offered."""
+
+    stored: int = 0
+    kept: int = 0
+    """Places that keep what they had: as good, or better."""
+    refused: list[str] = []
+    """What is wrong with the others, a line each."""
+
+
+def pack(root: Path, path: Path, *, kernel: str | None = None, device: str | None = None) -> int:
+    """Write the entries of a cache to a file, of one kernel or device where given, and count them.
+
+    Raises AutotuneError where there are none, or where the file cannot be written.
+    """
+    entries = [
+        entry
+        for _, entry in cache.list_entries(root)
+        if kernel in (None, entry.kernel) and device in (None, entry.device.id, entry.device.vendor)
+    ]
+    if not entries:
+        raise AutotuneError(f"there are no such results in {root}")
+    lines = b"".join(msgspec.json.encode(entry) + b"\n" for entry in entries)
+    try:
+        write_atomic(path.parent, path, gzip.compress(lines, mtime=0))
+    except AutotuneError as error:
+        raise AutotuneError(f"cannot write {path}: {error.__cause__ or error}") from error
+    return len(entries)
+
+
+def unpack(path: Path, root: Path) -> Taken:
+    """Take the entries of a pack into a cache. Raises AutotuneError where the file is none."""
+    raw = read_packed(path)
+    if raw is None:
+        raise AutotuneError(f"there is no file {path}")
+    taken = Taken()
+    entries = []
+    for number, line in enumerate(raw.splitlines(), start=1):
+        try:
+            entries.append(_entry(line))
+        except AutotuneError as error:
+            taken.refused.append(f"line {number} {error}")
+    if not entries:
+        raise AutotuneError(f"{path} holds no results: {'; '.join(taken.refused[:1]) or 'it is empty'}")
+    return _take(entries, root, taken)
+
+
+def merge(source: Path, root: Path) -> Taken:
+    """Take the entries of another cache folder into a cache. Raises AutotuneError where it has none."""
+    refused: list[str] = []
+    entries = [entry for _, entry in cache.list_entries(source, refused)]
+    if not entries and not refused:
+        raise AutotuneError(f"there are no results in {source}")
+    return _take(entries, root, Taken(refused=refused))
+
+
+def _entry(line: bytes) -> Entry:
+    try:
+        kernel = msgspec.json.decode(line, type=_Kernel).kernel
+    except (ValueError, RecursionError) as error:
+        raise InvalidEntryError(f"is no result: {error}") from error
+    if kernel not in KERNELS:
+        raise InvalidEntryError(f"is of the unknown kernel {kernel!r}")
+    return decode(KERNELS[kernel], line)
+
+
+class _Kernel(Struct):
+    kernel: str
+
+
+def _take(entries: Iterable[Entry], root: Path, taken: Taken) -> Taken:
+    for entry in entries:
+        family = KERNELS[entry.kernel]
+        wrong = cache.illegality(family, entry, entry.problem, entry.device)
+        if wrong is not None:
+            taken.refused.append(
+                f"{entry.kernel} {family.label(entry.problem)}: its config is not legal: {wrong}"
+            )
+        elif cache.replaces(entry, cache.exact(root, family, entry.problem, entry.device, [])):
+            cache.store(root, family, entry)
+            taken.stored += 1
+        else:
+            taken.kept += 1
+    return taken

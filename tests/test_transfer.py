@@ -1,0 +1,93 @@
+"""Results move between caches: better ones take a place, worse ones and wrong ones do not."""
+
+import gzip
+
+import pytest
+from fake_family import device, seconds
+from msgspec import structs
+
+from autotune import cache, entry, transfer
+from autotune.errors import AutotuneError
+from autotune.kernels.gemm import GEMM, GemmProblem, Tiled
+
+RTX, OTHER = device(), device(device_id=0x2335)
+
+
+def made(size, profile=RTX, taken=1e-3):
+    problem = GemmProblem(m=size, n=size, k=size)
+    return entry.new_entry(
+        GEMM, problem, profile, Tiled(tile=8), seconds(taken), trials=9, complete=True, verified=True
+    )
+
+
+def filled(root, *entries):
+    for one in entries:
+        cache.store(root, GEMM, one)
+    return root
+
+
+def held(root):
+    return {
+        (one.problem.m, one.device.device_id): one.measurement.seconds for _, one in cache.list_entries(root)
+    }
+
+
+def test_a_pack_takes_results_to_another_cache(tmp_path):
+    here = filled(tmp_path / "a", made(64), made(128), made(64, OTHER))
+    assert transfer.pack(here, tmp_path / "pack.gz") == 3
+    taken = transfer.unpack(tmp_path / "pack.gz", tmp_path / "b")
+    assert (taken.stored, taken.kept, taken.refused) == (3, 0, [])
+    assert held(tmp_path / "b") == held(here)
+
+
+def test_a_pack_may_be_of_one_device_or_kernel(tmp_path):
+    here = filled(tmp_path / "a", made(64), made(64, OTHER))
+    assert transfer.pack(here, tmp_path / "pack.gz", device=OTHER.id) == 1
+    assert transfer.pack(here, tmp_path / "pack.gz", kernel="gemm", device="nvidia") == 2
+    with pytest.raises(AutotuneError, match="no such results"):
+        transfer.pack(here, tmp_path / "pack.gz", kernel="gemm_q4")
+
+
+@pytest.mark.parametrize("way", ["pack", "merge"])
+def test_the_faster_result_stays(tmp_path, way):
+    here = filled(tmp_path / "a", made(64, taken=1e-3), made(128, taken=3e-3))
+    there = filled(tmp_path / "b", made(64, OTHER))
+    cache.store(there, GEMM, structs.replace(made(64, taken=2e-3), config=Tiled(tile=16)))
+    cache.store(there, GEMM, structs.replace(made(128, taken=2e-3), config=Tiled(tile=16)))
+    if way == "pack":
+        transfer.pack(here, tmp_path / "pack.gz")
+        taken = transfer.unpack(tmp_path / "pack.gz", there)
+    else:
+        taken = transfer.merge(here, there)
+    assert (taken.stored, taken.kept) == (1, 1)
+    assert held(there) == {(64, RTX.device_id): 1e-3, (128, RTX.device_id): 2e-3, (64, OTHER.device_id): 1e-3}
+
+
+def test_what_is_wrong_in_a_pack_is_refused_and_the_rest_taken(tmp_path):
+    transfer.pack(filled(tmp_path / "a", made(64)), tmp_path / "pack.gz")
+    good = gzip.decompress((tmp_path / "pack.gz").read_bytes())
+    bad = good.replace(b'"tile":8', b'"tile":7')
+    lines = [b"{}", b"null", good.replace(b'"gemm"', b'"gone"'), bad, b"[" * 100_000, good]
+    (tmp_path / "pack").write_bytes(b"\n".join(line.strip() for line in lines))
+    taken = transfer.unpack(tmp_path / "pack", tmp_path / "b")
+    assert taken.stored + taken.kept == 1 + (len(lines) - 1 - len(taken.refused))
+    assert len(taken.refused) >= 4
+    assert held(tmp_path / "b") == {(64, RTX.device_id): 1e-3}
+
+
+def test_a_config_that_its_device_does_not_allow_is_refused(tmp_path):
+    small = device(limits={**RTX.limits, "maxComputeInvocationsPerWorkgroup": 16})
+    taken = transfer.merge(filled(tmp_path / "a", made(64, small)), tmp_path / "b")
+    assert (taken.stored, len(taken.refused)) == (0, 1)
+    assert "not legal" in taken.refused[0]
+
+
+@pytest.mark.parametrize("content", [b"", b"nonsense", b"\x1f\x8bbroken"])
+def test_a_file_that_is_no_pack_is_refused(tmp_path, content):
+    (tmp_path / "pack").write_bytes(content)
+    with pytest.raises(AutotuneError):
+        transfer.unpack(tmp_path / "pack", tmp_path / "b")
+    with pytest.raises(AutotuneError, match="there is no file"):
+        transfer.unpack(tmp_path / "none", tmp_path / "b")
+    with pytest.raises(AutotuneError, match="no results in"):
+        transfer.merge(tmp_path / "none", tmp_path / "b")
