@@ -117,6 +117,8 @@ def test_batches_leading_dimensions_and_epilogues(runtime, stream, transposed):
 @pytest.mark.parametrize(("m", "n"), [(1, 300), (8, 257), (129, 7), (3, 2)])
 @pytest.mark.parametrize(("transpose_a", "transpose_b"), TRANSPOSES)
 def test_the_default_of_few_rows_or_columns_is_right(runtime, m, n, transpose_a, transpose_b):
+    if slow(runtime) and transpose_a != transpose_b:
+        pytest.skip("SwiftShader runs either direction of each matrix, not every pair")
     k = 64 if transpose_a == (m > n) else 333
     problem = GemmProblem(m=m, n=n, k=k, transpose_a=transpose_a, transpose_b=transpose_b)
     config = GEMM.default(problem, runtime.profile)
