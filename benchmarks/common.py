@@ -21,10 +21,13 @@ from autotune.runtime.process import WorkerRuntime
 from autotune.tuner import tune
 
 
-def ours(problem: Problem, adapter: str | None, cache_dir: Path | None, seconds: float) -> dict[str, Any]:
+def ours(
+    problem: Problem, adapter: str | None, cache_dir: Path | None, seconds: float, budget: float
+) -> dict[str, Any]:
     """Seconds of the tuned winner, the portable default (both ways of giving sizes) and the naive kernel.
 
-    The naive kernel is left out where the device does not hold what it needs.
+    `seconds` bounds the search, `budget` the comparison. The naive kernel is left out where the device does
+    not hold what it needs.
     """
     family = family_of(problem)
     runtime = WorkerRuntime(adapter)
@@ -59,7 +62,7 @@ def ours(problem: Problem, adapter: str | None, cache_dir: Path | None, seconds:
                 raise SystemExit(f"{name} of {family.label(problem)} is wrong: {wrong}")
             timers.append(lambda batch, samples, handle=handle: runtime.time(handle, batch, samples))
             estimates.append(runtime.time(handle, 1, 1)[0][0])
-        measured = measure.interleave(timers, estimates, seed=0, budget=4.0)
+        measured = measure.interleave(timers, estimates, seed=0, budget=budget)
         return {
             "problem": msgspec.to_builtins(problem),
             "label": family.label(problem),
@@ -94,6 +97,7 @@ def compare(
     adapter: str | None,
     cache_dir: Path | None,
     tune_seconds: float,
+    compare_seconds: float,
     out: Path | None,
     stand_in: Callable[[Any], Problem] = lambda problem: problem,
 ) -> list[dict[str, Any]]:
@@ -105,7 +109,7 @@ def compare(
     peaks = ceiling(adapter)
     rows: list[dict[str, Any]] = []
     for problem in problems:
-        row = ours(problem, adapter, cache_dir, tune_seconds) | {"bytes": traffic(problem)}
+        row = ours(problem, adapter, cache_dir, tune_seconds, compare_seconds) | {"bytes": traffic(problem)}
         row["seconds"] |= run_peers(others, stand_in(problem), row["label"])
         rows.append(row)
         click.echo(table([row], list(others), multiplied, peaks).splitlines()[-1], err=True)
@@ -136,6 +140,9 @@ def shared_options(command: Callable[..., None]) -> Callable[..., None]:
         ),
         click.option(
             "--tune-seconds", type=float, default=30.0, show_default=True, help="Search time a shape."
+        ),
+        click.option(
+            "--compare-seconds", type=float, default=4.0, show_default=True, help="Timing in turns, a shape."
         ),
         click.option("--cache-dir", type=click.Path(file_okay=False, path_type=Path)),
         click.option("--adapter", help="As in `autotune gemm --adapter`."),
