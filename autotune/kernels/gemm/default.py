@@ -17,6 +17,10 @@ MOST_SPLITS = 128
 """Shares of K at most: what they cost to add up grows with them."""
 GEMV_ROWS = 8
 """Rows of A up to which the kernel that streams B is the better choice."""
+NVIDIA = 0x10DE
+"""PCI vendor whose GPUs all let an invocation keep 128 sums in registers."""
+MANY_TILES = 240
+"""Tiles of 128×128 from which on they fill a large GPU of that vendor, two workgroups a core."""
 MANY_LINES = 8192
 """Rows or columns of the streamed matrix from which on a GPU is full without more invocations for each."""
 
@@ -25,7 +29,8 @@ def default(problem: GemmProblem, profile: DeviceProfile | None) -> GemmConfig:
     """Few rows or columns: stream the large matrix. Else tiles of 64×64, 32×128 along a short side of C, and
     32×32 where larger ones would be few however K is split; which it is until there is enough to do.
     Where K is split, more invocations share a tile; where nothing comes in fours, they share smaller ones;
-    else a GPU reads ahead.
+
+    On NVIDIA's GPUs, large matrices take the largest register blocks.
 
     A software adapter has few cores to fill: there K is not split, and larger, shallower tiles of A in
     rows are read in the order that they lie in.
@@ -35,6 +40,11 @@ def default(problem: GemmProblem, profile: DeviceProfile | None) -> GemmConfig:
     short, long = sorted((problem.m, problem.n))
     if short <= GEMV_ROWS:
         return _gemv(problem, profile)
+    on_nvidia = profile is not None and profile.vendor_id == NVIDIA
+    if on_nvidia and vector == 4 and short >= 128 and _tiles(problem, 128, 128) >= MANY_TILES:
+        turned = problem.transpose_b or not problem.transpose_a
+        banks = {"banks": "swizzle" if turned else "plain"}
+        return Blocked(**_block(128, 128, 16, 8, vector) | _AHEAD | banks, group_m=8)  # type: ignore[arg-type]
     if on_cpu and short >= 128:
         return Blocked(**_block(128, 128, 8, 16, vector), **_IN_ROWS, group_m=8)  # type: ignore[arg-type]
     most = 1 if on_cpu else max(min(problem.k // 32, MOST_SPLITS), 1)
@@ -54,12 +64,17 @@ def default(problem: GemmProblem, profile: DeviceProfile | None) -> GemmConfig:
         return SplitK(**common, group_m=1, splits=splits)  # type: ignore[arg-type]
     if vector == 1 and tile_m == tile_n == 64 and not on_cpu:
         common = _block(64, 32, 16, 4, vector) | _STRIP | {"lanes_n": 8}
-    elif not on_cpu and tile_m == tile_n == 64:
-        turned = problem.transpose_b or not problem.transpose_a
-        common |= {"buffering": "ahead", "commit_k": 2, "banks": "swizzle" if turned else "plain"}
     return Blocked(**common, group_m=8)  # type: ignore[arg-type]
 
 
+_AHEAD = {
+    "tile_k": 8,
+    "unroll_k": 8,
+    "lanes_n": 8,
+    "k_major_a": True,
+    "buffering": "ahead",
+    "commit_k": 1,
+}
 _K_MAJOR = {"tile_k": 16, "unroll_k": 16, "lanes_n": 8, "k_major_a": True, "buffering": "double"}
 _IN_ROWS = {"tile_k": 8, "unroll_k": 8, "lanes_n": 8, "k_major_a": False, "buffering": "double"}
 _STRIP = {"tile_k": 16, "unroll_k": 16, "k_major_a": False, "buffering": "prefetch"}
