@@ -42,11 +42,6 @@ class Bench:
         runtime.load(self._check.contents)
         return other
 
-    @property
-    def data_bytes(self) -> int:
-        """What the data buffers take on the device."""
-        return sum(map(len, self._check.contents.values()))
-
     def evaluate(
         self, config: Config, best: float | None, effort: Effort = measure.SCREEN
     ) -> Measurement | Rejection:

@@ -64,8 +64,9 @@ _HOW = (
     click.option(
         "--jobs",
         type=click.IntRange(min=1, max=64),
-        help="Candidates in work at once on an adapter: one runs, the others compile (default: as many as "
-        "are of use, up to 4).",
+        default=1,
+        show_default=True,
+        help="Candidates in work at once on an adapter: one runs, the others compile.",
     ),
     click.option("--workers", type=Workers(), default="1", help="Adapters of one model here to use at once."),
     click.option(

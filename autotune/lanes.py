@@ -6,7 +6,6 @@ onto the GPU at a time, so that no time is of two kernels at once. Compiling, mo
 and comparing them need no gate.
 """
 
-import os
 import queue
 import threading
 import time
@@ -17,13 +16,8 @@ from msgspec import Struct
 
 from autotune.candidate import Bench
 from autotune.errors import WorkerError
-from autotune.model import Config, DeviceProfile, Rejection, Trial
+from autotune.model import Config, Rejection, Trial
 from autotune.runtime.process import WorkerRuntime
-
-_MOST_JOBS = 4
-"""Candidates in work on one adapter, where nobody says."""
-_ROOM = 2 << 30
-"""Bytes on the device that the copies of the data may take together."""
 
 
 class Done(Struct, frozen=True):
@@ -105,8 +99,8 @@ class Aside:
             results.put(Done(self, config, trial))
 
 
-def lanes(bench: Bench, *, jobs: int | None, workers: int = 1) -> list[Lane]:
-    """Lanes for a bench: `jobs` on each of `workers` adapters like its own; None for as many as are of use.
+def lanes(bench: Bench, *, jobs: int = 1, workers: int = 1) -> list[Lane]:
+    """Lanes for a bench: `jobs` on each of `workers` adapters like its own.
 
     Raises NoAdapter where there are not so many such adapters.
     """
@@ -114,8 +108,7 @@ def lanes(bench: Bench, *, jobs: int | None, workers: int = 1) -> list[Lane]:
     if not isinstance(runtime, WorkerRuntime):
         return [Here(bench)]
     indices = runtime.alike(workers)
-    each = default_jobs(runtime.profile, bench.data_bytes) if jobs is None else jobs
-    if each * len(indices) == 1:
+    if jobs * len(indices) == 1:
         return [Here(bench)]
     gates = {index: threading.RLock() for index in indices}
     runtime.share(gates[runtime.index])
@@ -124,17 +117,8 @@ def lanes(bench: Bench, *, jobs: int | None, workers: int = 1) -> list[Lane]:
         return lambda: bench.beside(runtime.another(index, gates[index]))
 
     first: Lane = Aside(lambda: bench, keep=True)
-    rest = [index for _ in range(each) for index in indices]  # adapters in turns
+    rest = [index for _ in range(jobs) for index in indices]  # adapters in turns
     return [first, *(Aside(opener(index)) for index in rest[1:])]
-
-
-def default_jobs(profile: DeviceProfile, data_bytes: int) -> int:
-    """How many candidates to have in work on one adapter: a few where compiling and comparing have processors
-    of their own. A software adapter runs on those, so there it is one at a time."""
-    if profile.is_cpu:
-        return 1
-    room = _ROOM // max(data_bytes, 1)
-    return max(1, min(_MOST_JOBS, os.cpu_count() or 1, room))
 
 
 def evaluate(bench: Bench, config: Config, best: float | None) -> Trial:

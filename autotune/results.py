@@ -27,8 +27,8 @@ class Options(Struct, frozen=True, kw_only=True):
     """One of `efforts.EFFORTS`: budgets where none are given, and when to stop early."""
     sampler: str = "default"
     """One of `search.SAMPLERS`."""
-    jobs: int | None = None
-    """Candidates in work at once on each adapter; None for as many as are of use."""
+    jobs: int = 1
+    """Candidates in work at once on each adapter."""
     workers: int = 1
     """Adapters of the same model on this machine to use; 0 for all of them."""
     only: Mapping[str, tuple[str, ...]] = {}

@@ -2,7 +2,6 @@
 
 import threading
 from collections import Counter
-from types import SimpleNamespace
 
 import pytest
 from test_tuner import ALL, AXES, DEFAULT, DEVICE, FASTEST, PROBLEM, FakeRuntime
@@ -11,7 +10,7 @@ from autotune import loop, space
 from autotune.candidate import Bench
 from autotune.errors import WorkerError
 from autotune.kernels.gemm import GEMM
-from autotune.lanes import Aside, Here, default_jobs, lanes
+from autotune.lanes import Aside, Here, lanes
 from autotune.model import Measurement
 from autotune.runtime.base import CandidateFailed
 from autotune.search import Search
@@ -149,14 +148,3 @@ def test_a_runtime_that_is_no_worker_has_one_lane_here():
     (lane,) = lanes(bench(Closable()), jobs=4)
     assert isinstance(lane, Here)
     assert [trial.config for trial in run([lane])].count(DEFAULT) == 1
-
-
-def test_as_many_candidates_as_processors_and_memory_are_good_for(monkeypatch):
-    gpu, cpu = SimpleNamespace(is_cpu=False), SimpleNamespace(is_cpu=True)
-    monkeypatch.setattr("os.cpu_count", lambda: 16)
-    assert default_jobs(gpu, 1 << 20) == 4
-    assert default_jobs(gpu, 1 << 30) == 2
-    assert default_jobs(gpu, 1 << 33) == 1
-    assert default_jobs(cpu, 1 << 20) == 1
-    monkeypatch.setattr("os.cpu_count", lambda: 2)
-    assert default_jobs(gpu, 1 << 20) == 2
