@@ -32,7 +32,7 @@ DEFAULT = GEMM.default(PROBLEM, DEVICE)
 AXES = {
     "naive": (Axis("workgroup_x", (8, 16, 32, 64)), Axis("workgroup_y", (1, 4, 8, 16))),
     "tiled": (Axis("tile", (8, 16, 32)),),
-    "blocked": tuple(Axis(name, (value,)) for name, value in DEFAULT.parameters().items()),
+    DEFAULT.variant: tuple(Axis(name, (value,)) for name, value in DEFAULT.parameters().items()),
 }
 """Few enough to try all, and told apart by variant and workgroup size."""
 ALL = 16 + 3 + 1
@@ -115,7 +115,7 @@ class FakeRuntime:
     @staticmethod
     def _config(plan):
         x, y, _ = plan.passes[0].workgroup_size
-        return {"naive": lambda: naive(x, y), "tiled": lambda: tiled(x), "blocked": lambda: DEFAULT}[
+        return {"naive": lambda: naive(x, y), "tiled": lambda: tiled(x), DEFAULT.variant: lambda: DEFAULT}[
             plan.variant
         ]()
 
@@ -410,7 +410,7 @@ def test_the_default_is_in_the_final_round_however_slow(root):
 
 
 def test_a_default_that_is_no_point_of_the_space_is_in_the_final_round_too(root, monkeypatch):
-    others = {variant: axes for variant, axes in AXES.items() if variant != "blocked"}
+    others = {variant: axes for variant, axes in AXES.items() if variant != DEFAULT.variant}
     monkeypatch.setattr(space, "load_axes", lambda _family: others)
     result = run(root, FakeRuntime({DEFAULT: 1e-6}))
     assert result.config == DEFAULT
