@@ -1,6 +1,7 @@
 """The parent's side of a worker process: deadlines, and replacement after a crash or a hang."""
 
 import contextlib
+import importlib.util
 import os
 import queue
 import signal
@@ -16,9 +17,9 @@ from typing import IO, Any, cast
 
 from msgspec import Struct
 
-from autotune.errors import NoAdapter, WorkerCrashed, WorkerError, WorkerHung
+from autotune.errors import NoAdapter, RuntimeMissing, WorkerCrashed, WorkerError, WorkerHung
 from autotune.model import Clock, DeviceProfile, Plan, Stage
-from autotune.runtime import messages
+from autotune.runtime import DEFAULT_RUNTIME, compiler_of, messages
 from autotune.runtime.base import CandidateFailed
 
 _ROOT = str(Path(__file__).resolve().parents[2])
@@ -42,7 +43,8 @@ class Deadlines(Struct, frozen=True):
 class Worker:
     """One worker process: ask, and get an answer within a deadline or an error."""
 
-    def __init__(self, runtime: str = "wgpu") -> None:
+    def __init__(self, runtime: str = DEFAULT_RUNTIME) -> None:
+        require(runtime)
         self._process = subprocess.Popen(
             [sys.executable, "-P", "-c", _START, _ROOT, runtime],
             stdin=subprocess.PIPE,
@@ -125,7 +127,14 @@ class Worker:
         return f"the worker died ({name}){': ' + said if said else ''}"
 
 
-def list_adapters(runtime: str = "wgpu") -> tuple[DeviceProfile, ...]:
+def require(runtime: str) -> None:
+    """Raise RuntimeMissing where the package of a runtime is not installed."""
+    compiler_of(runtime)
+    if runtime == "dawn" and importlib.util.find_spec("wgpudawn") is None:
+        raise RuntimeMissing("the runtime dawn is not installed: pip install 'wgsl-autotune[dawn]'")
+
+
+def list_adapters(runtime: str = DEFAULT_RUNTIME) -> tuple[DeviceProfile, ...]:
     """Profiles of every adapter, best first. Raises WorkerError when the runtime cannot start."""
     worker = Worker(runtime)
     try:
@@ -178,7 +187,7 @@ class WorkerRuntime:
         self,
         selector: str | None = None,
         *,
-        runtime: str = "wgpu",
+        runtime: str = DEFAULT_RUNTIME,
         deadlines: Deadlines | None = None,
         index: int | None = None,
         gate: Gate | None = None,
