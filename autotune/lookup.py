@@ -108,7 +108,7 @@ def _profile(
     if runtime is not None:
         compiler_of(runtime)  # raises, where there is no such runtime
     if device is None:
-        return selector.last_or_base(roots[0], runtime or DEFAULT_RUNTIME)
+        return selector.last_or_base(roots[0], runtime)
     return selector.select(device, family, roots, runtime) if isinstance(device, str) else (device, ())
 
 

@@ -17,13 +17,13 @@ from autotune.model import ID, DeviceProfile
 from autotune.runtime import DEFAULT_RUNTIME, RUNTIMES, compiler_of, runtime_of
 
 
-def last_or_base(root: Path, runtime: str) -> tuple[DeviceProfile, tuple[str, ...]]:
+def last_or_base(root: Path, runtime: str | None = None) -> tuple[DeviceProfile, tuple[str, ...]]:
     """The device last opened on this machine through a runtime, else one that grants only the base limits;
     and notes."""
-    last = cache.last_device(root, runtime=runtime)
+    last = cache.last_device(root, runtime=runtime or DEFAULT_RUNTIME)
     if last is not None:
         return last, ()
-    through = "" if runtime == DEFAULT_RUNTIME else f" through {runtime}"
+    through = f" through {runtime}" if runtime else ""
     return _unknown(runtime), (
         f"no device was opened on this machine{through} yet; only WebGPU's base limits are assumed",
     )
