@@ -208,8 +208,11 @@ def devices(runtime: str | None, as_json: bool) -> None:
         except (RuntimeMissing, WorkerError) as error:
             if runtime or name == DEFAULT_RUNTIME:
                 raise
-            console.note(str(error))
-    choose(sum(found.values(), ()), None)  # says what to install where there are none
+            missing = isinstance(error, RuntimeMissing)  # says which itself
+            console.note(str(error) if missing else f"{name}: {' '.join(str(error).split())}")
+    choose(
+        sum(found.values(), ()), None, runtime or DEFAULT_RUNTIME
+    )  # says what to install where there are none
     if as_json:
         console.data(sum(found.values(), ()))
         return

@@ -13,7 +13,7 @@ from test_cli import run as run  # noqa: PLC0414  a fixture
 
 from autotune import best_config, cache
 from autotune.entry import decode, encode
-from autotune.errors import AutotuneError, RuntimeMissing
+from autotune.errors import AutotuneError, RuntimeMissing, WorkerCrashed
 from autotune.kernels.gemm import GEMM, GemmProblem
 from autotune.lookup import cached
 from autotune.model import DeviceProfile, SubgroupMatrix
@@ -58,6 +58,27 @@ def test_a_missing_runtime_is_no_obstacle_to_the_other():
     require(DEFAULT_RUNTIME)
     with pytest.raises(RuntimeMissing):
         require("dawn")
+
+
+def test_where_dawn_finds_no_adapter_the_error_says_which_drivers_it_takes(run, monkeypatch):
+    monkeypatch.setattr("autotune.runtime.process.list_adapters", lambda _name: ())
+    code, _, shown = run("devices --runtime dawn")
+    assert code == 1
+    assert "no GPU adapter found; install a Vulkan driver that Dawn accepts" in shown
+    assert "mesa-vulkan-drivers" in run("devices")[2]
+
+
+def test_a_runtime_that_cannot_start_does_not_hide_what_the_other_sees(run, monkeypatch):
+    def views(name):
+        if name == "dawn":
+            raise WorkerCrashed("the worker died (exit code 1)")
+        return (NAGA,)
+
+    monkeypatch.setattr("autotune.runtime.process.list_adapters", views)
+    code, out, shown = run("devices")
+    assert (code, NAGA.name in out) == (0, True)
+    assert "note: dawn: the worker died (exit code 1)" in shown
+    assert run("devices --runtime dawn")[0] == 1
 
 
 # -- the device last opened --------------------------------------------------------------------------

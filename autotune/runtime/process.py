@@ -150,7 +150,15 @@ def _adapters(worker: Worker) -> tuple[DeviceProfile, ...]:
     raise WorkerError(f"the runtime cannot list adapters: {getattr(reply, 'reason', reply)}")
 
 
-def choose(profiles: tuple[DeviceProfile, ...], selector: str | None) -> int:
+_INSTALL = {
+    "wgpu": "install a Vulkan driver, or on a machine without a GPU the software one "
+    "(Debian, Ubuntu: apt-get install mesa-vulkan-drivers)",
+    "dawn": "install a Vulkan driver that Dawn accepts; of the software ones it takes SwiftShader and Mesa's "
+    "of version 25, but refuses Mesa's of version 22, which --runtime wgpu runs on",
+}
+
+
+def choose(profiles: tuple[DeviceProfile, ...], selector: str | None, runtime: str = DEFAULT_RUNTIME) -> int:
     """Index of the adapter that a selector names: a number, a device id, or part of a name.
 
     Raises NoAdapter with what to install or which adapters there are.
@@ -158,10 +166,7 @@ def choose(profiles: tuple[DeviceProfile, ...], selector: str | None) -> int:
     if not profiles:
         backend = os.environ.get("WGPU_BACKEND_TYPE", "").strip()
         asked = f" for WGPU_BACKEND_TYPE={backend}; unset that, or" if backend else ";"
-        raise NoAdapter(
-            f"no GPU adapter found{asked} install a Vulkan driver, or on a machine without a GPU the "
-            "software one (Debian, Ubuntu: apt-get install mesa-vulkan-drivers)"
-        )
+        raise NoAdapter(f"no GPU adapter found{asked} {_INSTALL[runtime]}")
     if selector is None:
         return 0
     if selector.isdecimal() and int(selector) < len(profiles):
@@ -203,7 +208,7 @@ class WorkerRuntime:
         worker = Worker(runtime)
         try:
             self.listed = _adapters(worker)
-            self.index = choose(self.listed, selector) if index is None else index
+            self.index = choose(self.listed, selector, runtime) if index is None else index
             with self._gate:
                 self.profile = self._open(worker)
         except BaseException:
