@@ -30,7 +30,7 @@ from autotune.files import (
 from autotune.kernels import KERNELS
 from autotune.kernels.base import Family
 from autotune.layout import (
-    DEVICE_FILE,
+    DEVICE_FILES,
     STUDIES,
     device_dirs,
     device_key,
@@ -39,6 +39,7 @@ from autotune.layout import (
     named_files,
 )
 from autotune.model import ID, DeviceProfile, Problem
+from autotune.runtime import DEFAULT_RUNTIME, runtime_of
 from autotune.slug import slug
 
 NOISE_FLOOR = 0.02
@@ -153,24 +154,30 @@ def selection(adapter: str | None, runtime: str) -> str:
 
 
 def remember_device(profile: DeviceProfile, root: Path | None = None, chosen: str = "") -> None:
-    """Note the device just opened and the selection that chose it. Raises CacheUnwritable."""
+    """Note for its runtime the device just opened and the selection that chose it. Raises CacheUnwritable."""
     root = paths.user_cache_dir() if root is None else root
     note = _LastOpened(profile, chosen)
-    if _last_opened(root) != note:
-        write_atomic(root, root / DEVICE_FILE, msgspec.json.encode(note))
+    runtime = runtime_of(profile)
+    if _last_opened(root, runtime) != note:
+        write_atomic(root, root / DEVICE_FILES[runtime], msgspec.json.encode(note))
 
 
-def last_device(root: Path, chosen: str | None = None) -> DeviceProfile | None:
-    """The device last opened on this machine (by this selection), or None where no valid note says so."""
-    note = _last_opened(root)
+def last_device(
+    root: Path, chosen: str | None = None, runtime: str = DEFAULT_RUNTIME
+) -> DeviceProfile | None:
+    """The device last opened on this machine through a runtime (by this selection), or None where no valid
+    note says so."""
+    note = _last_opened(root, runtime)
     return note.profile if note is not None and chosen in (None, note.selection) else None
 
 
-def _last_opened(root: Path) -> _LastOpened | None:
+def _last_opened(root: Path, runtime: str) -> _LastOpened | None:
     try:
-        raw = read_regular(root / DEVICE_FILE)
+        raw = read_regular(root / DEVICE_FILES[runtime])
         note = None if raw is None else msgspec.json.decode(raw, type=_LastOpened)
-        return note if note is not None and all(note.profile.limits.values()) else None
+        if note is None or runtime_of(note.profile) != runtime:
+            return None
+        return note if all(note.profile.limits.values()) else None
     except (AutotuneError, ValueError, RecursionError):
         return None  # as good as absent: the next opened device overwrites it
 

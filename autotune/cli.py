@@ -18,14 +18,18 @@ from autotune.cli_options import (
     problem_of,
     problem_options,
     register,
+    runtime_option,
+    seen_through_option,
 )
 from autotune.cli_replay import replay
 from autotune.cli_search import search_options, taken_options
 from autotune.cli_transfer import suite
-from autotune.errors import AutotuneError, TuningFailed
+from autotune.errors import AutotuneError, RuntimeMissing, TuningFailed, WorkerError
 from autotune.kernels import KERNELS
 from autotune.kernels.base import Family
+from autotune.model import DeviceProfile
 from autotune.results import EARLY
+from autotune.runtime import DEFAULT_RUNTIME, RUNTIMES
 
 INTERRUPTED = 130
 _AGAIN = "the same command goes on from here"
@@ -48,6 +52,7 @@ def _add_tune(family: Family) -> None:
     )
     @click.option("--force", is_flag=True, help="Tune even if the cache has an answer, and retry what hung.")
     @click.option("--adapter", help="Index, id or part of the name of an adapter; see `autotune devices`.")
+    @runtime_option
     @click.option(
         "--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of search and data."
     )
@@ -58,6 +63,7 @@ def _add_tune(family: Family) -> None:
         time_limit: float | None,
         force: bool,
         adapter: str | None,
+        runtime: str,
         seed: int,
         cache_dir: Path | None,
         **values: Any,
@@ -69,7 +75,7 @@ def _add_tune(family: Family) -> None:
         found = (
             None
             if force or options.record is not None
-            else cached(problem, adapter=adapter, cache_dir=cache_dir)
+            else cached(problem, adapter=adapter, cache_dir=cache_dir, runtime=runtime)
         )
         from autotune import console
 
@@ -89,6 +95,7 @@ def _add_tune(family: Family) -> None:
                 adapter=adapter,
                 cache_dir=cache_dir,
                 retry=force,
+                runtime=runtime,
                 observe=progress,
                 options=options,
             )
@@ -114,19 +121,23 @@ def _add_best(family: Family) -> None:
     )
     @problem_options(family)
     @device_option
+    @seen_through_option
     @cache_dir_option
     @json_option
-    def best_command(device: str | None, cache_dir: Path | None, as_json: bool, **values: Any) -> None:
+    def best_command(
+        device: str | None, runtime: str | None, cache_dir: Path | None, as_json: bool, **values: Any
+    ) -> None:
         problem = problem_of(family, values)
         from autotune.lookup import asked_device, best_config
 
-        answer = best_config(problem, device=device, cache_dir=cache_dir)
+        answer = best_config(problem, device=device, cache_dir=cache_dir, runtime=runtime)
         from autotune import console
 
         if as_json:
             console.data(answer)
         else:
-            console.answered(problem, asked_device(problem, device=device, cache_dir=cache_dir), answer)
+            asked = asked_device(problem, device=device, cache_dir=cache_dir, runtime=runtime)
+            console.answered(problem, asked, answer)
 
     register(best, best_command)
 
@@ -150,18 +161,20 @@ def _add_export(family: Family) -> None:
         "--portable", is_flag=True, help="The untuned default, which runs within WebGPU's base limits."
     )
     @device_option
+    @seen_through_option
     @cache_dir_option
     def export_command(
         out: Path,
         specialize: bool,
         portable: bool,
         device: str | None,
+        runtime: str | None,
         cache_dir: Path | None,
         **values: Any,
     ) -> None:
         problem = problem_of(family, values)
-        if portable and device is not None:
-            raise click.UsageError("--portable is for any device; leave --device out")
+        if portable and (device, runtime) != (None, None):
+            raise click.UsageError("--portable is for any device; leave --device and --runtime out")
         from autotune import console
         from autotune.export import export as write
         from autotune.levels import default_answer
@@ -171,8 +184,8 @@ def _add_export(family: Family) -> None:
         if portable:
             answer, asked = default_answer(family, problem, base_profile()), base_profile()
         else:
-            answer = best_config(problem, device=device, cache_dir=cache_dir)
-            asked = asked_device(problem, device=device, cache_dir=cache_dir)
+            answer = best_config(problem, device=device, cache_dir=cache_dir, runtime=runtime)
+            asked = asked_device(problem, device=device, cache_dir=cache_dir, runtime=runtime)
         for path in write(family, problem, answer, out, specialize=specialize):
             console.say(str(path))
         console.answered(problem, asked, answer)
@@ -181,30 +194,43 @@ def _add_export(family: Family) -> None:
 
 
 @cli.command()
+@click.option("--runtime", type=click.Choice(list(RUNTIMES)), help="Only as this runtime sees them.")
 @json_option
-def devices(as_json: bool) -> None:
-    """List the adapters, what they allow, and which kernels each can run."""
+def devices(runtime: str | None, as_json: bool) -> None:
+    """List the adapters as each runtime sees them: what they allow, and which kernels each can run."""
     from autotune import console, space
     from autotune.runtime.process import choose, list_adapters
 
-    profiles = list_adapters()
-    choose(profiles, None)  # says what to install where there are none
+    found: dict[str, tuple[DeviceProfile, ...]] = {}
+    for name in [runtime] if runtime else RUNTIMES:
+        try:
+            found[name] = list_adapters(name)
+        except (RuntimeMissing, WorkerError) as error:
+            if runtime or name == DEFAULT_RUNTIME:
+                raise
+            missing = isinstance(error, RuntimeMissing)  # says which itself
+            console.note(str(error) if missing else f"{name}: {' '.join(str(error).split())}")
+    choose(
+        sum(found.values(), ()), None, runtime or DEFAULT_RUNTIME
+    )  # says what to install where there are none
     if as_json:
-        console.data(profiles)
+        console.data(sum(found.values(), ()))
         return
-    console.devices(
-        [
-            (
-                profile,
-                {
-                    f"{family.name} {kind}": verdict
-                    for family in KERNELS.values()
-                    for kind, verdict in space.runnable(family, profile).items()
-                },
-            )
-            for profile in profiles
-        ]
-    )
+    for name, profiles in found.items():
+        console.devices(
+            name,
+            [
+                (
+                    profile,
+                    {
+                        f"{family.name} {kind}": verdict
+                        for family in KERNELS.values()
+                        for kind, verdict in space.runnable(family, profile).items()
+                    },
+                )
+                for profile in profiles
+            ],
+        )
 
 
 cli.add_command(cache)

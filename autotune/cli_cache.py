@@ -13,6 +13,7 @@ from autotune.cli_options import (
     problem_of,
     problem_options,
     register,
+    seen_through_option,
 )
 from autotune.errors import AutotuneError
 from autotune.kernels import KERNELS
@@ -79,13 +80,14 @@ def add_show(family: Family) -> None:
         help=f"Show what is stored for a {family.name} problem on the device last opened, as JSON.",
     )
     @problem_options(family)
+    @seen_through_option
     @cache_dir_option
-    def show_command(cache_dir: Path | None, **values: Any) -> None:
+    def show_command(runtime: str | None, cache_dir: Path | None, **values: Any) -> None:
         problem = problem_of(family, values)
         from autotune import console
         from autotune.lookup import best_config
 
-        answer = best_config(problem, cache_dir=cache_dir)
+        answer = best_config(problem, cache_dir=cache_dir, runtime=runtime)
         if answer.entry is None or answer.entry.problem != problem:
             raise AutotuneError(
                 f"no entry for {family.name} {family.label(problem)}; `autotune {family.name}` makes one"

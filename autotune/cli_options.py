@@ -10,6 +10,7 @@ import click
 from autotune.errors import AutotuneError
 from autotune.kernels.base import Family, Option
 from autotune.model import Problem
+from autotune.runtime import DEFAULT_RUNTIME, RUNTIMES
 
 Command = Callable[..., None]
 
@@ -44,6 +45,18 @@ device_option = click.option(
     "--device",
     callback=not_empty,
     help="Device id, vendor, or vendor/architecture to answer for (default: the one last opened here).",
+)
+runtime_option = click.option(
+    "--runtime",
+    type=click.Choice(list(RUNTIMES)),
+    default=DEFAULT_RUNTIME,
+    show_default=True,
+    help="What compiles and runs the kernels: wgpu-native, or Dawn, as Chrome does.",
+)
+seen_through_option = click.option(
+    "--runtime",
+    type=click.Choice(list(RUNTIMES)),
+    help="The runtime that sees the device (default: wgpu for the one last opened, else either).",
 )
 
 

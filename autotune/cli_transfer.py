@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from autotune.cli_cache import cache
-from autotune.cli_options import Folder, cache_dir_option, not_empty
+from autotune.cli_options import Folder, cache_dir_option, not_empty, runtime_option
 from autotune.cli_search import effort_options, taken_options
 from autotune.kernels import KERNELS
 
@@ -88,6 +88,7 @@ def _tell(taken: Any) -> None:
 )
 @click.option("--force", is_flag=True, help="Tune also what the cache has an answer for.")
 @click.option("--adapter", help="Index, id or part of the name of an adapter; see `autotune devices`.")
+@runtime_option
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of search and data.")
 @click.option("--out", type=File, help="Write the report as JSON too.")
 @effort_options("quick")
@@ -98,6 +99,7 @@ def suite(
     time_limit: float | None,
     force: bool,
     adapter: str | None,
+    runtime: str,
     seed: int,
     out: Path | None,
     cache_dir: Path | None,
@@ -114,16 +116,15 @@ def suite(
     problems = suites.ordered(suites.read(file))
     from autotune import console, console_reports
     from autotune.results import EARLY
-    from autotune.runtime import DEFAULT_RUNTIME
     from autotune.runtime.process import WorkerRuntime
 
     outcomes = []
-    runtime = WorkerRuntime(adapter, runtime=DEFAULT_RUNTIME)
+    device = WorkerRuntime(adapter, runtime=runtime)
     try:
         with console_reports.SuiteProgress(len(problems)) as progress:
             for outcome in suites.run(
                 problems,
-                runtime,
+                device,
                 options=options,
                 cache_dir=cache_dir,
                 adapter=adapter,
@@ -135,8 +136,8 @@ def suite(
             ):
                 outcomes.append(outcome)
     finally:
-        runtime.close()
-    console_reports.suite(outcomes, runtime.profile)
+        device.close()
+    console_reports.suite(outcomes, device.profile)
     if out is not None:
         console_reports.written(out, outcomes)
     ended = {outcome.result.ended for outcome in outcomes if outcome.result is not None}

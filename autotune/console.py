@@ -290,8 +290,9 @@ def _rows(rows: Sequence[tuple[str, str]]) -> None:
         _out.print(Text(f"  {name:<{width}}{value}"))
 
 
-def devices(listed: Sequence[tuple[DeviceProfile, dict[str, str]]]) -> None:
-    """Every adapter, its limits and features, and which kernels it can run."""
+def devices(runtime: str, listed: Sequence[tuple[DeviceProfile, dict[str, str]]]) -> None:
+    """Every adapter that a runtime sees, its limits and features, and which kernels it can run."""
+    say(f"--runtime {runtime}" + ("" if listed else ": no adapter"))
     for index, (profile, kernels) in enumerate(listed):
         say(f"{index}: {profile.name or 'unnamed adapter'}")
         make = f"{profile.vendor or 'unknown vendor'} {profile.architecture}".rstrip()
@@ -303,9 +304,18 @@ def devices(listed: Sequence[tuple[DeviceProfile, dict[str, str]]]) -> None:
                 ("driver", f"{profile.driver or 'unknown'}; {profile.runtime}"),
                 ("features", ", ".join(profile.features) or "none of those we use"),
                 ("limits", ", ".join(limits)),
+                *([("matrices", _matrices(profile))] if profile.subgroup_matrix else []),
                 *((name, text) for name, text in kernels.items()),
             ]
         )
+
+
+def _matrices(profile: DeviceProfile) -> str:
+    """What the matrix units multiply, by types: `f16 to f32 16×16×16 16×8×16 (m×n×k)`."""
+    by_types: dict[str, list[str]] = {}
+    for one in profile.subgroup_matrix:
+        by_types.setdefault(f"{one.element} to {one.result}", []).append(f"{one.m}×{one.n}×{one.k}")
+    return "; ".join(f"{types} {' '.join(shapes)}" for types, shapes in by_types.items()) + " (m×n×k)"
 
 
 class Row(Struct, frozen=True):

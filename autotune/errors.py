@@ -22,6 +22,10 @@ class NoAdapter(AutotuneError):
     """No usable GPU adapter was found, or none matches the selector."""
 
 
+class RuntimeMissing(AutotuneError):
+    """The package of a runtime that was asked for is not installed."""
+
+
 class WorkerError(AutotuneError):
     """The worker process died, hung, or refused a request."""
 

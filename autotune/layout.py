@@ -2,7 +2,8 @@
 
 <root>/<kernel>/<device slug>/<problem slug>.json             the entries
 <root>/studies/<kernel>/<device slug>/<problem slug>.jsonl    the logs of unfinished searches
-<root>/device.json                                            the device last opened here
+<root>/device.json                                            the device last opened here through wgpu
+<root>/device-dawn.json                                       ... through Dawn
 """
 
 import os
@@ -13,12 +14,13 @@ from pathlib import Path
 
 from autotune.kernels.base import Family
 from autotune.model import DeviceProfile, Problem
+from autotune.runtime import DEFAULT_RUNTIME, RUNTIMES
 from autotune.slug import is_slug, slug
 
 STUDIES = "studies"
 """Folder below a root that is laid out like the root and holds the search logs."""
-DEVICE_FILE = "device.json"
-"""Profile of the device last opened on this machine."""
+DEVICE_FILES = {name: f"device-{name}.json" for name in RUNTIMES} | {DEFAULT_RUNTIME: "device.json"}
+"""By runtime, the profile of the device last opened on this machine."""
 
 _DEVICE_SLUG = re.compile(r"[0-9a-f]{4,}-.*")
 

@@ -16,7 +16,7 @@ from autotune.kernels import family_of
 from autotune.kernels.base import Family
 from autotune.levels import Answer, Level, find
 from autotune.model import DeviceProfile, Problem
-from autotune.runtime import DEFAULT_RUNTIME
+from autotune.runtime import DEFAULT_RUNTIME, compiler_of
 
 __all__ = ["Answer", "Level", "best_config", "cached", "find"]
 
@@ -35,16 +35,23 @@ _memo: dict[Hashable, _Held] = {}
 
 
 def best_config(
-    problem: Problem, *, device: DeviceProfile | str | None = None, cache_dir: str | Path | None = None
+    problem: Problem,
+    *,
+    device: DeviceProfile | str | None = None,
+    cache_dir: str | Path | None = None,
+    runtime: str | None = None,
 ) -> Answer:
     """The best config known for a problem, with its provenance. Always answers, without any GPU work.
 
     `device` is a profile, a profile id, a vendor (`nvidia`), or vendor and architecture
     (`nvidia/hopper`); by default the device last opened on this machine, else any device that
-    grants WebGPU's base limits. Answers are held in memory until a cache file behind them changes.
+    grants WebGPU's base limits. `runtime` says which runtime sees it, `wgpu` or `dawn`; by default `wgpu` the
+    one last opened, and either one that is named. Answers are held in memory until a cache file
+    behind them changes.
 
     Raises TypeError where no kernel family has this type of problem, InvalidProblem where the problem makes
-    no sense, and AutotuneError where `cache_dir` depends on a home folder that is not known.
+    no sense, and AutotuneError where `cache_dir` depends on a home folder that is not known, there is no such
+    runtime, or the device is of another one.
     """
     if not isinstance(problem, Problem):
         family_of(problem)  # raises, where an unhashable one would fail below
@@ -53,7 +60,7 @@ def best_config(
     user_root = _user_root(cache_dir)
     # a profile holds a dict, so it has no hash of its own
     asked = _fingerprint(device) if isinstance(device, DeviceProfile) else device
-    key = (type(problem), problem, asked, str(user_root))
+    key = (type(problem), problem, asked, str(user_root), runtime)
     held = _memo.get(key)
     if held is not None and held.stamps == tuple(map(stamp, held.watched)):
         return held.answer
@@ -62,9 +69,12 @@ def best_config(
     family.check_problem(problem)
     roots = (user_root, paths.shipped_cache_dir())
     # stamps are taken before anything is read: a change in between only costs another look-up
-    watched = [str(user_root / layout.DEVICE_FILE), *(str(root / family.name) for root in roots)]
+    watched = [
+        *(str(user_root / name) for name in layout.DEVICE_FILES.values()),
+        *(str(root / family.name) for root in roots),
+    ]
     stamps = list(map(stamp, watched))
-    profile, notes = _profile(family, device, roots)
+    profile, notes = _profile(family, device, roots, runtime)
     places = [layout.entry_path(root, family, problem, profile) for root in roots]
     more = [str(place) for path in places for place in (path.parent, path)]
     stamps += map(stamp, more)
@@ -81,31 +91,41 @@ def best_config(
 
 
 def asked_device(
-    problem: Problem, *, device: DeviceProfile | str | None = None, cache_dir: str | Path | None = None
+    problem: Problem,
+    *,
+    device: DeviceProfile | str | None = None,
+    cache_dir: str | Path | None = None,
+    runtime: str | None = None,
 ) -> DeviceProfile:
     """The profile for which `best_config` answers."""
     roots = (_user_root(cache_dir), paths.shipped_cache_dir())
-    return _profile(family_of(problem), device, roots)[0]
+    return _profile(family_of(problem), device, roots, runtime)[0]
 
 
 def _profile(
-    family: Family, device: DeviceProfile | str | None, roots: tuple[Path, Path]
+    family: Family, device: DeviceProfile | str | None, roots: tuple[Path, Path], runtime: str | None
 ) -> tuple[DeviceProfile, tuple[str, ...]]:
+    if runtime is not None:
+        compiler_of(runtime)  # raises, where there is no such runtime
     if device is None:
-        return selector.last_or_base(roots[0])
-    return selector.select(device, family, roots) if isinstance(device, str) else (device, ())
+        return selector.last_or_base(roots[0], runtime)
+    return selector.select(device, family, roots, runtime) if isinstance(device, str) else (device, ())
 
 
 def cached(
-    problem: Problem, *, adapter: str | None = None, cache_dir: str | Path | None = None
+    problem: Problem,
+    *,
+    adapter: str | None = None,
+    cache_dir: str | Path | None = None,
+    runtime: str = DEFAULT_RUNTIME,
 ) -> tuple[Answer, DeviceProfile] | None:
     """The finished, fresh answer for exactly this problem on the device that `tune` would open.
 
-    Opens nothing: the device is the one that the same selection opened last on this machine. None
+    Opens nothing: the device is the one that the same selection opened last through this runtime here. None
     where that is not known, or where there is no such answer.
     """
     root = _user_root(cache_dir)
-    profile = cache.last_device(root, cache.selection(adapter, DEFAULT_RUNTIME))
+    profile = cache.last_device(root, cache.selection(adapter, runtime), runtime)
     if profile is None:
         return None
     answer = find(family_of(problem), problem, profile, user_root=root)

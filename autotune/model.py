@@ -42,6 +42,16 @@ class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_
         return structs.asdict(self)
 
 
+class SubgroupMatrix(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One shape that an adapter's matrix units multiply: an m×k and a k×n matrix of `element` to `result`."""
+
+    element: str
+    result: str
+    m: int
+    n: int
+    k: int
+
+
 class DeviceProfile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A device as seen by one runtime: what it is and what it allows. Can be stored and sent.
 
@@ -63,6 +73,8 @@ class DeviceProfile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     limits: dict[str, Annotated[int, Meta(ge=0)]]
     subgroup_size: int = 0
     """Lanes per subgroup as probed by a dispatch; 0 when unknown."""
+    subgroup_matrix: tuple[SubgroupMatrix, ...] = ()
+    """What its matrix units multiply, where the runtime lets kernels use them."""
 
     @property
     def id(self) -> str:

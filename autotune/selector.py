@@ -10,34 +10,50 @@ from pathlib import Path
 from msgspec import structs
 
 from autotune import cache, layout
+from autotune.errors import AutotuneError
 from autotune.kernels.base import Family
 from autotune.limits import base_profile
 from autotune.model import ID, DeviceProfile
+from autotune.runtime import DEFAULT_RUNTIME, RUNTIMES, compiler_of, runtime_of
 
 
-def last_or_base(root: Path) -> tuple[DeviceProfile, tuple[str, ...]]:
-    """The device last opened on this machine, else one that grants only the base limits; and notes."""
-    last = cache.last_device(root)
+def last_or_base(root: Path, runtime: str | None = None) -> tuple[DeviceProfile, tuple[str, ...]]:
+    """The device last opened on this machine through a runtime, else one that grants only the base limits;
+    and notes."""
+    last = cache.last_device(root, runtime=runtime or DEFAULT_RUNTIME)
     if last is not None:
         return last, ()
-    return base_profile(), (
-        "no device was opened on this machine yet; only WebGPU's base limits are assumed",
+    through = f" through {runtime}" if runtime else ""
+    return _unknown(runtime), (
+        f"no device was opened on this machine{through} yet; only WebGPU's base limits are assumed",
     )
 
 
-def select(word: str, family: Family, roots: Sequence[Path]) -> tuple[DeviceProfile, tuple[str, ...]]:
-    """The profile that a word stands for, and notes about it.
+def _unknown(runtime: str | None) -> DeviceProfile:
+    """A device of which nothing is known, but perhaps the runtime."""
+    base = base_profile()
+    return base if runtime is None else structs.replace(base, compiler=compiler_of(runtime))
+
+
+def select(
+    word: str, family: Family, roots: Sequence[Path], runtime: str | None = None
+) -> tuple[DeviceProfile, tuple[str, ...]]:
+    """The profile that a word stands for (as seen through a runtime, where one is named), and notes about it.
 
     A vendor or an architecture stands for what all known devices of it allow; a config that one of
-    them could not run must not answer. Where none is known, only the base limits are assumed.
+    them could not run must not answer. Where none is known, only the base limits are assumed. Raises
+    AutotuneError where an id is of another runtime.
     """
     word = word.strip().casefold()
-    known = list(_known(family, roots))
+    match = ID.fullmatch(word)
+    if runtime is not None and match is not None and match[4] != compiler_of(runtime):
+        raise AutotuneError(f"the device {word} is not one that {runtime} sees: its compiler is {match[4]}")
+    known = [p for p in _known(family, roots) if runtime is None or runtime_of(p) == runtime]
     for profile in known:
         if profile.id.casefold() == word:
             return profile, ()
     unknown = (f"no known device matches {word!r}; only WebGPU's base limits are assumed",)
-    if match := ID.fullmatch(word):
+    if match is not None:
         vendor_id, device_id, backend, compiler = match.groups()
         ids = {"vendor_id": int(vendor_id, 16), "device_id": int(device_id, 16)}
         return structs.replace(base_profile(), **ids, backend=backend, compiler=compiler), unknown
@@ -47,16 +63,15 @@ def select(word: str, family: Family, roots: Sequence[Path]) -> tuple[DeviceProf
         for profile in known
         if profile.vendor.casefold() == vendor and architecture in ("", profile.architecture.casefold())
     ]
-    profile = structs.replace(_common(matching), vendor=vendor, architecture=architecture)
+    profile = structs.replace(_common(matching, _unknown(runtime)), vendor=vendor, architecture=architecture)
     return profile, () if matching else unknown
 
 
 def _known(family: Family, roots: Sequence[Path]) -> Iterator[DeviceProfile]:
     """Every device that the caches know, the last opened one first."""
     for root in roots:
-        last = cache.last_device(root)
-        if last is not None:
-            yield last
+        opened = (cache.last_device(root, runtime=runtime) for runtime in RUNTIMES)
+        yield from (profile for profile in opened if profile is not None)
         for folder in layout.device_dirs(root, family.name):
             entries = (cache.read(path, family, []) for path in layout.entries_in(folder))
             first = next((entry for entry in entries if entry is not None), None)
@@ -64,9 +79,8 @@ def _known(family: Family, roots: Sequence[Path]) -> Iterator[DeviceProfile]:
                 yield first.device
 
 
-def _common(profiles: Sequence[DeviceProfile]) -> DeviceProfile:
+def _common(profiles: Sequence[DeviceProfile], base: DeviceProfile) -> DeviceProfile:
     """A profile without identity that grants what every one of these grants."""
-    base = base_profile()
     if not profiles:
         return base
     shared = {}

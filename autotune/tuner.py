@@ -16,7 +16,7 @@ from autotune.loop import told, trials
 from autotune.model import Config, Measurement, Problem, Rejection, Trial
 from autotune.recording import Recorder
 from autotune.results import EARLY, Budget, Ended, Observer, Options, Progress, TuneResult
-from autotune.runtime import DEFAULT_RUNTIME
+from autotune.runtime import DEFAULT_RUNTIME, runtime_of
 from autotune.runtime.base import Runtime
 from autotune.runtime.process import WorkerRuntime
 from autotune.search import Search, SharedStudy, importance
@@ -41,7 +41,7 @@ def tune(
     adapter: str | None = None,
     cache_dir: str | Path | None = None,
     retry: bool = False,
-    runtime: Runtime | None = None,
+    runtime: Runtime | str = DEFAULT_RUNTIME,
     observe: Observer = lambda _progress: None,
     options: Options = Options(),  # noqa: B008  frozen
 ) -> TuneResult:
@@ -50,7 +50,8 @@ def tune(
     `trials` bounds the unique measured candidates, `time_limit` the seconds of searching. Resumes a
     search that was interrupted; with `retry`, candidates that crashed or hung then may be tried again.
     Ctrl-C ends the search early: the best so far is stored and returned with `ended="interrupted"`.
-    `runtime` runs the candidates instead of a new worker process. `options` say how to search.
+    `runtime` is `wgpu` or `dawn`, or runs the candidates itself, instead of a new worker process. `options`
+    say how to search.
 
     Raises TuningFailed when no candidate survives, NoAdapter, InvalidProblem, and TypeError for arguments
     of wrong types.
@@ -62,11 +63,11 @@ def tune(
         if value is not None and not value > 0:
             raise AutotuneError(f"the {what} must be above 0, not {value}")
     root = paths.user_cache_dir(cache_dir)
-    device = WorkerRuntime(adapter, runtime=DEFAULT_RUNTIME) if runtime is None else runtime
+    device = WorkerRuntime(adapter, runtime=runtime) if isinstance(runtime, str) else runtime
     try:
         notes: list[str] = []
         try:
-            cache.remember_device(device.profile, root, cache.selection(adapter, DEFAULT_RUNTIME))
+            cache.remember_device(device.profile, root, cache.selection(adapter, runtime_of(device.profile)))
         except CacheUnwritable as error:
             notes.append(f"nothing can be stored: {error}")
         preset = efforts.budget(options.effort, device.profile)
@@ -79,7 +80,7 @@ def tune(
             family, problem, device, budget, seed, root, observe, notes, retry, options, patience
         ).run()
     finally:
-        if runtime is None:
+        if isinstance(runtime, str):
             device.close()
 
 

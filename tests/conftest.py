@@ -47,14 +47,15 @@ VALIDATING = "tint-validating"
 ALL = (*STACKS, VALIDATING)
 
 
-def _chosen() -> list[str]:
+def chosen() -> list[str]:
+    """The stacks that tests may use."""
     names = [name.strip() for name in os.environ.get(CHOICE, "").split(",") if name.strip()]
     return names or list(ALL)
 
 
 def pytest_configure() -> None:
     """Refuse a restriction to stacks that do not exist: it would test nothing."""
-    unknown = [name for name in _chosen() if name not in ALL]
+    unknown = [name for name in chosen() if name not in ALL]
     if unknown:
         raise pytest.UsageError(f"{CHOICE} names {', '.join(unknown)}; there are {', '.join(ALL)}")
 
@@ -81,7 +82,7 @@ class StackRuntime(WorkerRuntime):
             super()._restart()
 
 
-@pytest.fixture(scope="session", params=[name for name in STACKS if name in _chosen()])
+@pytest.fixture(scope="session", params=[name for name in STACKS if name in chosen()])
 def runtime(request: pytest.FixtureRequest) -> Iterator[WorkerRuntime]:
     """A worker on each software stack in turn; a missing stack fails and says what to install."""
     stack = STACKS[request.param]
@@ -114,7 +115,7 @@ print(json.dumps(complaints))
 """
 
 
-@pytest.fixture(scope="session", params=[VALIDATING] if VALIDATING in _chosen() else [])
+@pytest.fixture(scope="session", params=[VALIDATING] if VALIDATING in chosen() else [])
 def tint() -> Callable[[dict[str, str]], dict[str, str]]:
     """Takes WGSL texts by name; gives Tint's complaint about each that is wrong or breaks the base limits."""
 
@@ -139,6 +140,6 @@ def tint() -> Callable[[dict[str, str]], dict[str, str]]:
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Say which stacks were left out on purpose."""
-    left_out = [name for name in ALL if name not in _chosen()]
+    left_out = [name for name in ALL if name not in chosen()]
     if left_out:
         terminalreporter.write_line(f"{CHOICE} left out {', '.join(left_out)}: kernels are untested there")

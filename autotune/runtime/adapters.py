@@ -1,15 +1,25 @@
 """From what a runtime's API says about an adapter to a `DeviceProfile` in the specification's words."""
 
+from collections.abc import Mapping
 from typing import Any
 
+from msgspec import structs
+
 from autotune.limits import BASE_LIMITS
-from autotune.model import Compiler, DeviceProfile
+from autotune.model import Compiler, DeviceProfile, SubgroupMatrix
+
+DAWN_TOGGLES = ("allow_unsafe_apis", "vulkan_enable_f16_on_nvidia")
+"""What Dawn is told before the first adapter: experimental features may be asked for (subgroup matrices),
+and NVIDIA's GPUs have f16, which it blocks there by default."""
+
+MATRICES = "chromium-experimental-subgroup-matrix"
 
 FEATURES = {
     "shader-f16": "shader-f16",
     "timestamp-query": "timestamp-query",
     "subgroups": "subgroups",
     "subgroup": "subgroups",  # wgpu-native's name
+    MATRICES: MATRICES,  # Dawn's; wgpu-native has another form, and refuses the device that asks for it
 }
 """The features that we ever ask for, by the API's name, with the specification's name."""
 
@@ -83,8 +93,13 @@ def _camel_case(name: str) -> str:
     return first + "".join(word.capitalize() for word in rest)
 
 
-def profile_of(adapter: Any, *, compiler: Compiler, runtime: str) -> DeviceProfile:
-    """The profile of an adapter as listed: its features are those it offers, not yet those granted."""
+def profile_of(
+    adapter: Any, *, compiler: Compiler, runtime: str, properties: Mapping[str, Any] | None = None
+) -> DeviceProfile:
+    """The profile of an adapter as listed: its features are those it offers, not yet those granted.
+
+    `properties` is what Dawn says about an adapter beyond the specification.
+    """
     info = dict(adapter.info)
     vendor = vendor_name(info["vendor_id"])
     limits = {_camel_case(name): int(value) for name, value in dict(adapter.limits).items()}
@@ -101,7 +116,30 @@ def profile_of(adapter: Any, *, compiler: Compiler, runtime: str) -> DeviceProfi
         driver=info["description"],
         features=granted(adapter.features),
         limits={name: limits[name] for name in BASE_LIMITS if name in limits},
+        subgroup_matrix=_matrices(properties or {}),
     )
+
+
+def _matrices(properties: Mapping[str, Any]) -> tuple[SubgroupMatrix, ...]:
+    """Each shape once, in the adapter's order."""
+    found = (
+        SubgroupMatrix(
+            element=str(config["component_type"]),
+            result=str(config["result_component_type"]),
+            m=config["m"],
+            n=config["n"],
+            k=config["k"],
+        )
+        for config in properties.get("subgroup_matrix_configs", ())
+    )
+    return tuple(dict.fromkeys(found))
+
+
+def opened(profile: DeviceProfile, features: Any) -> DeviceProfile:
+    """The profile of a device that was granted these features, by the API's names."""
+    names = granted(features)
+    shapes = profile.subgroup_matrix if MATRICES in names else ()
+    return structs.replace(profile, features=names, subgroup_matrix=shapes)
 
 
 def granted(features: Any) -> tuple[str, ...]:

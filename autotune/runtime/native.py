@@ -5,7 +5,7 @@ Lives in the worker process only. It knows no kernel family: it binds buffers by
 
 import os
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from itertools import combinations
 from typing import Any
 
@@ -31,8 +31,17 @@ _LAYOUT_TYPES = {
 class NativeRuntime:
     """One device, its data buffers and its compiled plans."""
 
-    def __init__(self, api: Any, *, compiler: Compiler, runtime: str) -> None:
+    def __init__(
+        self,
+        api: Any,
+        *,
+        compiler: Compiler,
+        runtime: str,
+        properties: Callable[[Any], Mapping[str, Any]] = lambda _adapter: {},
+    ) -> None:
+        """`properties` says what the specification has no place for about an adapter."""
         self._api = api
+        self._properties = properties
         self._compiler = compiler
         self._runtime = runtime
         self._adapters: list[tuple[DeviceProfile, Any]] = []
@@ -46,10 +55,7 @@ class NativeRuntime:
 
     def adapters(self) -> tuple[DeviceProfile, ...]:
         """Profiles of all adapters, best first; of one backend where WGPU_BACKEND_TYPE names it."""
-        listed = [
-            (adapters.profile_of(adapter, compiler=self._compiler, runtime=self._runtime), adapter)
-            for adapter in self._api.gpu.enumerate_adapters_sync()
-        ]
+        listed = [(self._profile_of(adapter), adapter) for adapter in self._api.gpu.enumerate_adapters_sync()]
         backend = os.environ.get("WGPU_BACKEND_TYPE", "").strip().lower()  # enumeration ignores it
         listed = [pair for pair in listed if backend in ("", pair[0].backend)]
         self._adapters = sorted(listed, key=lambda pair: adapters.preference(pair[0]))
@@ -70,7 +76,7 @@ class NativeRuntime:
             except RuntimeError:
                 if not wanted:
                     raise
-        self._profile = msgspec.structs.replace(profile, features=adapters.granted(wanted))
+        self._profile = adapters.opened(profile, wanted)
         self._stopwatch = Stopwatch(self._api, self._device, ticks_per_second=self._ticks_per_second())
         if not self._profile.is_cpu:  # a software adapter has no clocks of its own
             self._pacer = Pacer(self._api, self._device, self._stopwatch)
@@ -130,6 +136,14 @@ class NativeRuntime:
     def drop(self, handle: int) -> None:
         """Forget a compiled plan."""
         self._compiled.pop(handle, None)
+
+    def _profile_of(self, adapter: Any) -> DeviceProfile:
+        return adapters.profile_of(
+            adapter,
+            compiler=self._compiler,
+            runtime=self._runtime,
+            properties=self._properties(adapter),
+        )
 
     def _ticks_per_second(self) -> float | None:
         """Of the device's timestamps. Dawn hands out nanoseconds, wgpu-native raw ticks."""

@@ -1,6 +1,7 @@
 """The parent's side of a worker process: deadlines, and replacement after a crash or a hang."""
 
 import contextlib
+import importlib.util
 import os
 import queue
 import signal
@@ -16,9 +17,9 @@ from typing import IO, Any, cast
 
 from msgspec import Struct
 
-from autotune.errors import NoAdapter, WorkerCrashed, WorkerError, WorkerHung
+from autotune.errors import NoAdapter, RuntimeMissing, WorkerCrashed, WorkerError, WorkerHung
 from autotune.model import Clock, DeviceProfile, Plan, Stage
-from autotune.runtime import messages
+from autotune.runtime import DEFAULT_RUNTIME, compiler_of, messages
 from autotune.runtime.base import CandidateFailed
 
 _ROOT = str(Path(__file__).resolve().parents[2])
@@ -42,7 +43,8 @@ class Deadlines(Struct, frozen=True):
 class Worker:
     """One worker process: ask, and get an answer within a deadline or an error."""
 
-    def __init__(self, runtime: str = "wgpu") -> None:
+    def __init__(self, runtime: str = DEFAULT_RUNTIME) -> None:
+        require(runtime)
         self._process = subprocess.Popen(
             [sys.executable, "-P", "-c", _START, _ROOT, runtime],
             stdin=subprocess.PIPE,
@@ -125,7 +127,14 @@ class Worker:
         return f"the worker died ({name}){': ' + said if said else ''}"
 
 
-def list_adapters(runtime: str = "wgpu") -> tuple[DeviceProfile, ...]:
+def require(runtime: str) -> None:
+    """Raise RuntimeMissing where the package of a runtime is not installed."""
+    compiler_of(runtime)
+    if runtime == "dawn" and importlib.util.find_spec("wgpudawn") is None:
+        raise RuntimeMissing("the runtime dawn is not installed: pip install 'wgsl-autotune[dawn]'")
+
+
+def list_adapters(runtime: str = DEFAULT_RUNTIME) -> tuple[DeviceProfile, ...]:
     """Profiles of every adapter, best first. Raises WorkerError when the runtime cannot start."""
     worker = Worker(runtime)
     try:
@@ -141,7 +150,15 @@ def _adapters(worker: Worker) -> tuple[DeviceProfile, ...]:
     raise WorkerError(f"the runtime cannot list adapters: {getattr(reply, 'reason', reply)}")
 
 
-def choose(profiles: tuple[DeviceProfile, ...], selector: str | None) -> int:
+_INSTALL = {
+    "wgpu": "install a Vulkan driver, or on a machine without a GPU the software one "
+    "(Debian, Ubuntu: apt-get install mesa-vulkan-drivers)",
+    "dawn": "install a Vulkan driver that Dawn accepts; of the software ones it takes SwiftShader and Mesa's "
+    "of version 25, but refuses Mesa's of version 22, which --runtime wgpu runs on",
+}
+
+
+def choose(profiles: tuple[DeviceProfile, ...], selector: str | None, runtime: str = DEFAULT_RUNTIME) -> int:
     """Index of the adapter that a selector names: a number, a device id, or part of a name.
 
     Raises NoAdapter with what to install or which adapters there are.
@@ -149,10 +166,7 @@ def choose(profiles: tuple[DeviceProfile, ...], selector: str | None) -> int:
     if not profiles:
         backend = os.environ.get("WGPU_BACKEND_TYPE", "").strip()
         asked = f" for WGPU_BACKEND_TYPE={backend}; unset that, or" if backend else ";"
-        raise NoAdapter(
-            f"no GPU adapter found{asked} install a Vulkan driver, or on a machine without a GPU the "
-            "software one (Debian, Ubuntu: apt-get install mesa-vulkan-drivers)"
-        )
+        raise NoAdapter(f"no GPU adapter found{asked} {_INSTALL[runtime]}")
     if selector is None:
         return 0
     if selector.isdecimal() and int(selector) < len(profiles):
@@ -178,7 +192,7 @@ class WorkerRuntime:
         self,
         selector: str | None = None,
         *,
-        runtime: str = "wgpu",
+        runtime: str = DEFAULT_RUNTIME,
         deadlines: Deadlines | None = None,
         index: int | None = None,
         gate: Gate | None = None,
@@ -194,7 +208,7 @@ class WorkerRuntime:
         worker = Worker(runtime)
         try:
             self.listed = _adapters(worker)
-            self.index = choose(self.listed, selector) if index is None else index
+            self.index = choose(self.listed, selector, runtime) if index is None else index
             with self._gate:
                 self.profile = self._open(worker)
         except BaseException:

@@ -11,7 +11,8 @@ import threading
 import time
 from typing import BinaryIO
 
-from autotune.runtime import messages
+from autotune.runtime import DEFAULT_RUNTIME, compiler_of, messages
+from autotune.runtime.adapters import DAWN_TOGGLES
 from autotune.runtime.native import NativeRuntime
 
 MOST_PACING = 2.0
@@ -30,15 +31,20 @@ def _claim_pipes() -> tuple[BinaryIO, BinaryIO]:
 def _open_runtime(name: str) -> NativeRuntime:
     if name == "dawn":
         import wgpudawn
-        from wgpudawn.backends.dawn.extras import set_instance_extras
+        from wgpudawn.backends.dawn.extras import get_adapter_properties, set_instance_extras
 
-        set_instance_extras(enable_toggles=["allow_unsafe_apis", "vulkan_enable_f16_on_nvidia"])
-        return NativeRuntime(wgpudawn, compiler="tint", runtime=f"wgpudawn {wgpudawn.__version__}")
+        set_instance_extras(enable_toggles=list(DAWN_TOGGLES))
+        return NativeRuntime(
+            wgpudawn,
+            compiler=compiler_of(name),
+            runtime=f"wgpudawn {wgpudawn.__version__}",
+            properties=get_adapter_properties,
+        )
     import wgpu
     from wgpu.backends.wgpu_native import _ffi
 
     version = getattr(_ffi, "__version__", None) or wgpu.__version__
-    return NativeRuntime(wgpu, compiler="naga", runtime=f"wgpu {version}")
+    return NativeRuntime(wgpu, compiler=compiler_of(name), runtime=f"wgpu {version}")
 
 
 def _answer(runtime: NativeRuntime, request: messages.Request) -> messages.Reply:
@@ -83,7 +89,7 @@ def main() -> None:
     requests, replies = _claim_pipes()
     inbox: queue.SimpleQueue[messages.Request] = queue.SimpleQueue()
     threading.Thread(target=_read_into, args=(inbox, requests), daemon=True).start()
-    runtime = _open_runtime(sys.argv[1] if len(sys.argv) > 1 else "wgpu")
+    runtime = _open_runtime(sys.argv[1] if len(sys.argv) > 1 else DEFAULT_RUNTIME)
     while True:
         request = _next_request(inbox, runtime)
         try:
