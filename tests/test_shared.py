@@ -217,14 +217,14 @@ WORKER = """
 import json, sys, time
 from pathlib import Path
 from types import SimpleNamespace
-from test_tuner import AXES, PROBLEM, FakeRuntime, paths, space
+from test_tuner import AXES, DEFAULT, PROBLEM, FakeRuntime, paths, space
 from autotune.results import Options
 from autotune.space import Axis
 from autotune.tuner import tune
 
 url, folder, seed = sys.argv[1], Path(sys.argv[2]), int(sys.argv[3])
 many = {"naive": (Axis("workgroup_x", tuple(range(1, 11))), Axis("workgroup_y", tuple(range(1, 9))))}
-space.load_axes = lambda _family: many | {"tiled": AXES["tiled"], "blocked": AXES["blocked"]}
+space.load_axes = lambda _family: many | {name: AXES[name] for name in ("tiled", DEFAULT.variant)}
 paths.shipped_cache_dir = lambda: folder / "shipped"
 tried = (folder / "tried").open("a")
 
