@@ -69,7 +69,7 @@ def test_a_search_may_be_restricted_to_values(root):
 @pytest.mark.parametrize(
     ("only", "words"),
     [
-        ({"variant": ("fast",)}, "variant is never fast; it is blocked, naive, tiled"),
+        ({"variant": ("fast",)}, "variant is never fast; it is .*naive, .*tiled"),
         ({"tile": ("8", "9")}, "tile is never 9; it is 16, 32, 8"),
         ({"width": ("8",)}, "no variant of the search space has a parameter 'width'"),
         ({"variant": ("naive",), "tile": ("8",)}, "has all of variant=naive tile=8: naive has no tile"),

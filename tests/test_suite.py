@@ -192,6 +192,7 @@ def test_a_suite_that_ends_early_tells_what_is_done(tmp_path, monkeypatch, ends,
 
     monkeypatch.setattr(suite, "run", begun)
     monkeypatch.setattr(process, "WorkerRuntime", lambda *_words, **_options: FakeRuntime())
+    monkeypatch.setattr(FakeRuntime, "close", lambda _runtime: None)
     path = written(tmp_path, "[[problem]]\nkernel='gemm'\nsize=64")
     ended = CliRunner().invoke(cli, ["suite", str(path), "--out", str(tmp_path / "report.json")])
     assert "gemm 64x64x64-f32" in ended.output
