@@ -102,6 +102,7 @@ def search_options(command: Command) -> Command:
     only = click.option(
         "--only",
         type=Restriction(),
+        callback=_each_once,
         multiple=True,
         help="Search only configs with these values, as in --only variant=blocked.",
     )
@@ -125,6 +126,14 @@ def taken_options(values: dict[str, Any]) -> Options:
         record=values.pop("record", None),
         storage=values.pop("storage"),
     )
+
+
+def _each_once(_ctx: click.Context, _param: click.Parameter, value: Any) -> Any:
+    names = [name for name, _ in value]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise click.BadParameter(f"{twice} is given twice; several values are {twice}=VALUE,VALUE")
+    return value
 
 
 def _record_path(ctx: click.Context, param: click.Parameter, value: str | None) -> Path | None:

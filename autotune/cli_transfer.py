@@ -9,6 +9,7 @@ import click
 from autotune.cli_cache import cache
 from autotune.cli_options import Folder, cache_dir_option, not_empty, runtime_option
 from autotune.cli_search import effort_options, taken_options
+from autotune.errors import AutotuneError
 from autotune.kernels import KERNELS
 
 File = click.Path(dir_okay=False, path_type=Path)
@@ -118,7 +119,11 @@ def suite(
     from autotune.results import EARLY
     from autotune.runtime.process import WorkerRuntime
 
-    outcomes = []
+    outcomes: list[suites.Outcome] = []
+    interrupted = False
+    failure: AutotuneError | None = None
+    if out is not None:
+        console_reports.check_target(out)
     device = WorkerRuntime(adapter, runtime=runtime)
     try:
         with console_reports.SuiteProgress(len(problems)) as progress:
@@ -135,13 +140,20 @@ def suite(
                 observer=progress.of,
             ):
                 outcomes.append(outcome)
+    except KeyboardInterrupt:  # between two problems, or before the first candidate of one
+        interrupted = True
+    except AutotuneError as error:
+        failure = error
     finally:
         device.close()
-    console_reports.suite(outcomes, device.profile)
+    if outcomes:
+        console_reports.suite(outcomes, device.profile)
     if out is not None:
         console_reports.written(out, outcomes)
+    if failure is not None:
+        raise failure
     ended = {outcome.result.ended for outcome in outcomes if outcome.result is not None}
-    if "interrupted" in ended:
+    if interrupted or "interrupted" in ended:
         console.note("interrupted: what is done is kept; the same command goes on from here")
         sys.exit(INTERRUPTED)
     if ended & set(EARLY) or any(outcome.error for outcome in outcomes):

@@ -73,6 +73,18 @@ def suite(outcomes: Sequence[Outcome], profile: DeviceProfile) -> None:
         say(f"  {line[0]:<{widths[0]}}  {'  '.join(numbers)}  {line[5]}".rstrip())
 
 
+def check_target(path: Path) -> None:
+    """Raise AutotuneError where a file cannot be written: before the work, not after it."""
+    new = not path.exists()
+    try:
+        with path.open("ab"):
+            pass
+        if new:
+            path.unlink()
+    except OSError as error:
+        raise AutotuneError(f"cannot write {path}: {error.strerror or error}") from error
+
+
 def written(path: Path, value: Any) -> None:
     """Write a value to a file as JSON."""
     try:

@@ -18,7 +18,7 @@ import msgspec
 from msgspec import Struct
 
 from autotune.errors import AutotuneError
-from autotune.recording import axes_of, decode, points_of, read_packed
+from autotune.recording import axes_of, decode, read_packed
 from autotune.space import Axis, Point, Space, Value
 
 VARIANT = "recorded"
@@ -60,22 +60,31 @@ def load(path: Path) -> Recorded:
 def _ours(raw: bytes, path: Path) -> Recorded:
     header, rows = decode(raw, path)
     times = {
-        point: None if isinstance(value, str) else value for point, value in points_of(header, rows, path)
+        (variant, tuple(places)): None if isinstance(value, str) else value for variant, places, value in rows
     }
     return Recorded(path.name, Space(axes_of(header), times), times)
 
 
 def _table(raw: bytes, path: Path) -> Recorded:
     try:
-        header, *rows = csv.reader(io.StringIO(raw.decode("utf-8")))
-        unit = _UNITS[header[-1]]
-        values = [[_value(text) for text in row[:-1]] for row in rows]
-        seconds = [_seconds(row[-1], unit) for row in rows]
+        lines = csv.reader(io.StringIO(raw.decode("utf-8-sig")))  # spreadsheets write a mark at the beginning
+        numbered = [(lines.line_num, row) for row in lines if row]
+        if not numbered:
+            raise ValueError("it is empty")
+        (_, header), *rows = numbered
+        unit = _UNITS.get(header[-1])
+        if unit is None:
+            raise ValueError(f"the last column is named {header[-1][:40]!r}")
+        for number, row in rows:
+            if len(row) != len(header):
+                raise ValueError(f"line {number} has {len(row)} columns, the first {len(header)}")
+        values = [[_value(text) for text in row[:-1]] for _, row in rows]
+        seconds = [_seconds(row[-1], unit) for _, row in rows]
         return _recorded(path.name, header[:-1], values, seconds)
-    except (ValueError, KeyError, IndexError, csv.Error) as error:
+    except (ValueError, csv.Error) as error:
         raise AutotuneError(
             f"{path} is no recorded space: a table needs a column a parameter and a last one named "
-            f"{', '.join(_UNITS)} ({type(error).__name__}: {error})"
+            f"{', '.join(_UNITS)}; {error}"
         ) from error
 
 
@@ -103,7 +112,13 @@ def _kernel_tuner(raw: bytes, path: Path) -> Recorded:
 def _recorded(
     name: str, names: Sequence[str], values: Sequence[Sequence[Any]], seconds: Sequence[float | None]
 ) -> Recorded:
-    """A space of one variant. Of a config that appears twice, the last row counts."""
+    """A space of one variant. Of a config that appears twice, the last row counts.
+
+    Raises ValueError where two parameters have one name.
+    """
+    twice = next((axis for axis in names if list(names).count(axis) > 1), None)
+    if twice is not None:
+        raise ValueError(f"two parameters are named {twice!r}")
     axes = tuple(Axis(axis, _ordered(row[place] for row in values)) for place, axis in enumerate(names))
     places = [{value: place for place, value in enumerate(axis.values)} for axis in axes]
     times: dict[Point, float | None] = {}
@@ -132,6 +147,6 @@ def _seconds(value: Any, unit: float) -> float | None:
     """The time of a record in seconds; None where it is a failure: no number, or none above 0."""
     try:
         seconds = float(value) * unit
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return None
     return seconds if 0 < seconds < _OLD_FAILURE * unit else None

@@ -9,7 +9,10 @@ variant, the places of its values among the axes' values, and its seconds or the
 """
 
 import gzip
+import io
 import math
+import os
+import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -75,7 +78,7 @@ class Recorder:
         raw = read_packed(path)
         if raw is not None:
             held, rows = decode(raw, path)
-            _compare(held, self._header, path)
+            _compare(family, held, self._header, path)
             self.trials = tuple(trials_of(family, held, rows))
             for trial in self.trials:
                 self.add(trial)
@@ -101,7 +104,8 @@ class Recorder:
         lines = [self._header, *self._rows.values()]
         body = b"".join(msgspec.json.encode(line) + b"\n" for line in lines)
         try:
-            write_atomic(self.path.parent, self.path, gzip.compress(body, mtime=0))
+            path = Path(os.path.realpath(self.path))  # a link stays one
+            write_atomic(path.parent, path, gzip.compress(body, mtime=0))
         except AutotuneError as error:
             reason = error.__cause__
             raise AutotuneError(f"cannot write the recording {self.path}: {reason or error}") from error
@@ -112,9 +116,11 @@ def decode(raw: bytes, path: Path) -> tuple[Header, list[Row]]:
     first, *lines = raw.splitlines() or [b""]
     try:
         header = msgspec.json.decode(first, type=Header)
-        return header, [msgspec.json.decode(line, type=Row) for line in lines if line.strip()]
+        rows = [msgspec.json.decode(line, type=Row) for line in lines if line.strip()]
     except (ValueError, RecursionError) as error:
         raise AutotuneError(f"{path} is not a recording: {error}") from error
+    _check_places(header, rows, path)
+    return header, rows
 
 
 def axes_of(header: Header) -> Axes:
@@ -133,21 +139,21 @@ def read_packed(path: Path) -> bytes | None:
         raw = read_regular(path, limit=MOST_BYTES)
         if raw is None or not raw.startswith(b"\x1f\x8b"):
             return raw
-        with gzip.open(path) as file:
+        with gzip.open(io.BytesIO(raw)) as file:
             unpacked = file.read(MOST_BYTES + 1)
     except UnreadableError as error:
         raise AutotuneError(f"{path} {error}") from error
-    except (OSError, EOFError, ValueError) as error:
+    except (OSError, EOFError, ValueError, zlib.error) as error:
         raise AutotuneError(f"{path} cannot be unpacked: {error}") from error
     if len(unpacked) > MOST_BYTES:
         raise AutotuneError(f"{path} is larger than {MOST_BYTES} bytes unpacked")
     return unpacked
 
 
-def points_of(header: Header, rows: Iterable[Row], path: Path) -> Iterator[tuple[Point, float | Stage]]:
-    """The points of the rows with what they took. Raises AutotuneError for places that no axis has."""
+def _check_places(header: Header, rows: Iterable[Row], path: Path) -> None:
+    """Raise AutotuneError for places that no axis has."""
     axes = axes_of(header)
-    for variant, indices, value in rows:
+    for variant, indices, _ in rows:
         of = axes.get(variant)
         if (
             of is None
@@ -155,7 +161,6 @@ def points_of(header: Header, rows: Iterable[Row], path: Path) -> Iterator[tuple
             or any(i >= len(a.values) for i, a in zip(indices, of, strict=True))
         ):
             raise AutotuneError(f"{path} is not a sound recording: no axes for {variant} {indices}")
-        yield (variant, tuple(indices)), value
 
 
 def trials_of(family: Family, header: Header, rows: Iterable[Row]) -> Iterator[Trial]:
@@ -175,7 +180,7 @@ def trials_of(family: Family, header: Header, rows: Iterable[Row]) -> Iterator[T
             yield Trial(config=config, outcome=known)
 
 
-def _compare(held: Header, new: Header, path: Path) -> None:
+def _compare(family: Family, held: Header, new: Header, path: Path) -> None:
     for what, then, now in (
         ("kernel", held.kernel, new.kernel),
         ("problem", held.problem, new.problem),
@@ -184,6 +189,15 @@ def _compare(held: Header, new: Header, path: Path) -> None:
         ("templates", held.template_digest, new.template_digest),
     ):
         if then != now:
+            words = [_label(family, of) if isinstance(of, dict) else of for of in (then, now)]
             raise AutotuneError(
-                f"{path} was recorded with another {what} ({then}, now {now}); give --record a new file"
+                f"{path} was recorded with another {what} ({words[0]}, now {words[1]}); "
+                "give --record a new file"
             )
+
+
+def _label(family: Family, problem: Any) -> str:
+    try:
+        return family.label(msgspec.convert(problem, family.problem_type))
+    except (AutotuneError, ValueError):
+        return "one that there is not any more"

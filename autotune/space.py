@@ -104,15 +104,15 @@ def load_starts(family: Family) -> list[Config]:
 def restricted(axes: Axes, only: Mapping[str, Collection[str]]) -> Axes:
     """The axes with some parameters, or the variant, kept to values given as texts, by name.
 
-    Raises InvalidConfig where no variant has such a parameter or value.
+    Raises InvalidConfig where no variant has such a parameter or value, or none has all of them.
     """
     kept = dict(axes)
     for name, texts in only.items():
         if name == "variant":
-            known = set(kept)
+            known = set(axes)
             kept = {variant: of for variant, of in kept.items() if variant in texts}
         else:
-            of_name = [axis for of in kept.values() for axis in of if axis.name == name]
+            of_name = [axis for of in axes.values() for axis in of if axis.name == name]
             known = {_text(value) for axis in of_name for value in axis.values}
             kept = {variant: tuple(_kept(axis, name, texts) for axis in of) for variant, of in kept.items()}
             kept = {variant: of for variant, of in kept.items() if all(axis.values for axis in of)}
@@ -121,6 +121,12 @@ def restricted(axes: Axes, only: Mapping[str, Collection[str]]) -> Axes:
         unknown = sorted(set(texts) - known)
         if unknown:
             raise InvalidConfig(f"{name} is never {', '.join(unknown)}; it is {', '.join(sorted(known))}")
+    wanted = [name for name in only if name != "variant"]
+    lacked = [name for name in wanted if not any(axis.name == name for of in kept.values() for axis in of)]
+    if lacked or not kept:
+        asked = " ".join(f"{name}={','.join(texts)}" for name, texts in only.items())
+        why = f": {', '.join(kept)} has no {lacked[0]}" if kept and lacked else ""
+        raise InvalidConfig(f"no variant has all of {asked}{why}")
     return kept
 
 

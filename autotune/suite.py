@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from autotune import levels, paths
 from autotune.errors import AutotuneError, InvalidProblem, TuningFailed
+from autotune.files import UnreadableError, read_regular
 from autotune.kernels import KERNELS, family_of
 from autotune.kernels.base import Family, Option
 from autotune.levels import Answer
@@ -34,8 +35,13 @@ def read(path: Path) -> list[Problem]:
     Raises AutotuneError, and InvalidProblem that names the place, where the file or one of them is wrong.
     """
     try:
-        content = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+        raw = read_regular(path)
+        if raw is None:
+            raise AutotuneError(f"there is no suite {path}")
+        content = tomllib.loads(raw.decode("utf-8-sig"))
+    except UnreadableError as error:
+        raise AutotuneError(f"the suite {path} {error}") from error
+    except (ValueError, RecursionError) as error:
         raise AutotuneError(f"cannot read the suite {path}: {error}") from error
     tables = content.pop("problem", None)
     if not isinstance(tables, list) or not tables or content:
@@ -50,9 +56,14 @@ def read(path: Path) -> list[Problem]:
 
 
 def _problem(table: Any) -> Problem:
-    values = {str(name).replace("-", "_"): value for name, value in dict(table).items()}
+    if not isinstance(table, dict):
+        raise InvalidProblem(f"it must be a table of a kernel and its options, not {table!r}")
+    values = {name.replace("-", "_"): value for name, value in table.items()}
+    if len(values) < len(table):
+        twice = next(name for name in table if "-" in name and name.replace("-", "_") in table)
+        raise InvalidProblem(f"{twice} is given twice, with - and with _")
     kernel = values.pop("kernel", None)
-    if kernel not in KERNELS:
+    if not isinstance(kernel, str) or kernel not in KERNELS:
         raise InvalidProblem(f"kernel must be one of {', '.join(KERNELS)}, not {kernel!r}")
     family: Family = KERNELS[kernel]
     known = {option.name: option for option in family.options}

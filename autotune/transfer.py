@@ -5,6 +5,7 @@ only where the cache's rule for a new winner says so: see `cache.replaces`.
 """
 
 import gzip
+import os
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -16,7 +17,11 @@ from autotune.entry import Entry, InvalidEntryError, decode
 from autotune.errors import AutotuneError
 from autotune.files import write_atomic
 from autotune.kernels import KERNELS
+from autotune.kernels.base import Family
 from autotune.recording import read_packed
+
+FASTEST_RATE = 1e17
+"""FLOP/s that no adapter comes near: a time below would never be replaced by a true one."""
 
 
 class Taken(Struct):
@@ -32,8 +37,9 @@ class Taken(Struct):
 def pack(root: Path, path: Path, *, kernel: str | None = None, device: str | None = None) -> int:
     """Write the entries of a cache to a file, of one kernel or device where given, and count them.
 
-    Raises AutotuneError where there are none, or where the file cannot be written.
+    Raises AutotuneError where there are none, or where the file cannot be written or holds anything else.
     """
+    _check_target(path)
     entries = [
         entry
         for _, entry in cache.list_entries(root)
@@ -43,10 +49,23 @@ def pack(root: Path, path: Path, *, kernel: str | None = None, device: str | Non
         raise AutotuneError(f"there are no such results in {root}")
     lines = b"".join(msgspec.json.encode(entry) + b"\n" for entry in entries)
     try:
-        write_atomic(path.parent, path, gzip.compress(lines, mtime=0))
+        target = Path(os.path.realpath(path))  # a link stays one
+        write_atomic(target.parent, target, gzip.compress(lines, mtime=0))
     except AutotuneError as error:
         raise AutotuneError(f"cannot write {path}: {error.__cause__ or error}") from error
     return len(entries)
+
+
+def _check_target(path: Path) -> None:
+    """Raise AutotuneError where a file is there already that is no pack: it is not ours to replace."""
+    try:
+        raw = read_packed(path)
+        if raw and raw.strip():
+            _entry(raw.splitlines()[0])
+    except AutotuneError as error:
+        raise AutotuneError(
+            f"{path} is there already, and no file of `cache export`; name another"
+        ) from error
 
 
 def unpack(path: Path, root: Path) -> Taken:
@@ -92,14 +111,26 @@ class _Kernel(Struct):
 def _take(entries: Iterable[Entry], root: Path, taken: Taken) -> Taken:
     for entry in entries:
         family = KERNELS[entry.kernel]
-        wrong = cache.illegality(family, entry, entry.problem, entry.device)
+        wrong = _impossible(family, entry)
         if wrong is not None:
-            taken.refused.append(
-                f"{entry.kernel} {family.label(entry.problem)}: its config is not legal: {wrong}"
-            )
+            taken.refused.append(f"{entry.kernel} {family.label(entry.problem)}: {wrong}")
         elif cache.replaces(entry, cache.exact(root, family, entry.problem, entry.device, [])):
             cache.store(root, family, entry)
             taken.stored += 1
         else:
             taken.kept += 1
     return taken
+
+
+def _impossible(family: Family, entry: Entry) -> str | None:
+    """Why an entry cannot be true; None where it can."""
+    illegal = cache.illegality(family, entry, entry.problem, entry.device)
+    if illegal is not None:
+        return f"its config is not legal: {illegal}"
+    taken = entry.measurement
+    if (
+        family.flops(entry.problem) > FASTEST_RATE * taken.seconds
+        or not taken.low <= taken.seconds <= taken.high
+    ):
+        return f"its time of {taken.seconds:g} s ({taken.low:g} to {taken.high:g}) cannot be true"
+    return None

@@ -72,6 +72,8 @@ def test_a_search_may_be_restricted_to_values(root):
         ({"variant": ("fast",)}, f"variant is never fast; it is {', '.join(sorted(AXES))}"),
         ({"tile": ("8", "9")}, "tile is never 9; it is 16, 32, 8"),
         ({"width": ("8",)}, "no variant of the search space has a parameter 'width'"),
+        ({"variant": ("naive",), "tile": ("8",)}, "has all of variant=naive tile=8: naive has no tile"),
+        ({"tile": ("8",), "variant": ("naive",)}, "has all of tile=8 variant=naive: naive has no tile"),
     ],
 )
 def test_a_restriction_to_what_there_is_not_is_named(only, words):
@@ -89,6 +91,11 @@ def test_a_restriction_keeps_variants_without_the_parameter():
 def test_a_restriction_is_a_name_and_values(text):
     ended = CliRunner().invoke(cli.cli, ["gemm", "--size", "8", "--only", text])
     assert (ended.exit_code, "is not NAME=VALUE" in ended.output) == (2, True)
+
+
+def test_a_restriction_of_one_parameter_is_given_once():
+    ended = CliRunner().invoke(cli.cli, ["gemm", "--size", "8", "--only", "tile=8", "--only", "tile=16"])
+    assert (ended.exit_code, "tile is given twice" in ended.output) == (2, True)
 
 
 # -- recorded ----------------------------------------------------------------------------------------

@@ -90,6 +90,31 @@ def test_a_recording_of_something_else_is_not_gone_on_with(tmp_path, changes, wo
     assert path.read_bytes() == content
 
 
+def test_another_problem_is_told_by_its_label(tmp_path):
+    with pytest.raises(AutotuneError) as caught:
+        recorder(recording(tmp_path / "r.gz"), problem=FakeProblem(m=65))
+    assert f"({FAKE.label(PROBLEM)}, now {FAKE.label(FakeProblem(m=65))})" in str(caught.value)
+
+
+@pytest.mark.parametrize("row", ['["none",[0],1.0]', '["square",[4],1.0]', '["square",[0,0],1.0]'])
+def test_a_recording_with_places_that_no_axis_has_is_not_gone_on_with(tmp_path, row):
+    path = recording(tmp_path / "r.gz")
+    content = gzip.compress(gzip.decompress(path.read_bytes()) + row.encode())
+    path.write_bytes(content)
+    with pytest.raises(AutotuneError, match="not a sound recording"):
+        recorder(path)
+    assert path.read_bytes() == content
+
+
+def test_a_recording_behind_a_link_is_written_where_it_is(tmp_path):
+    (tmp_path / "link.gz").symlink_to(recording(tmp_path / "r.gz"))
+    one = recorder(tmp_path / "link.gz")
+    one.add(Trial(config=Square(tile=1), outcome=seconds(5e-3)))
+    one.save()
+    assert (tmp_path / "link.gz").is_symlink()
+    assert len(recorded.load(tmp_path / "r.gz").times) == 4
+
+
 def test_a_recording_that_cannot_be_written_is_told_before_the_search(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(AutotuneError, match=r"cannot write the recording .*file/r\.gz"):
@@ -128,6 +153,14 @@ def test_a_table_of_times(tmp_path):
     }
 
 
+def test_tables_of_spreadsheets_and_with_empty_lines(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_bytes(b"\xef\xbb\xbfa,time_ms\r\n1,2\r\n\r\n2,4\r\n\r\n")
+    space = recorded.load(path)
+    assert space.space.axes["recorded"] == (Axis("a", (1, 2)),)
+    assert space.times == {("recorded", (0,)): 2e-3, ("recorded", (1,)): 4e-3}
+
+
 KERNEL_TUNER = {
     "device_name": "NVIDIA A100",
     "kernel_name": "gemm",
@@ -152,6 +185,16 @@ def test_a_cache_of_kernel_tuner(tmp_path):
     assert space.optimum == 2.5e-3
 
 
+@pytest.mark.parametrize("taken", [10**400, -1, "1e999", None, [1]])
+def test_a_time_that_is_none_is_a_failure(tmp_path, taken):
+    path = tmp_path / "cache.json"
+    odd = {"block_size_x": 64, "use_padding": 1, "layout": "b", "time": taken}
+    path.write_text(json.dumps({**KERNEL_TUNER, "cache": {**KERNEL_TUNER["cache"], "64,1,b": odd}}))
+    times = recorded.load(path).times
+    assert len(times) == 5
+    assert list(times.values())[-1] is None
+
+
 def test_a_cache_of_kernel_tuner_whose_run_was_killed(tmp_path):
     path = tmp_path / "cache.json"
     path.write_text(json.dumps(KERNEL_TUNER)[:-2] + ",\n")
@@ -171,6 +214,11 @@ def test_a_cache_of_kernel_tuner_whose_run_was_killed(tmp_path):
         (b'{"format":"autotune-recording","schema":2}', "is not a recording"),
         (b"a,time_ms\n1,failed\n", "no config has a time"),
         (b"\x1f\x8bbroken", "cannot be unpacked"),
+        (gzip.compress(b"a,time_ms\n1,2\n")[:10] + b"\x00" * 20, "cannot be unpacked"),
+        (b"a,a,time_ms\n1,2,3\n", "two parameters are named 'a'"),
+        (b'{"tune_params_keys": ["a", "a"], "cache": {"1": {"a": 1, "time": 2}}}', "two parameters are"),
+        (b"a,b\n1,2\n", "the last column is named 'b'"),
+        (b"a,b,time_ms\n1,2,3\n\n1,2\n", "line 4 has 2 columns, the first 3"),
     ],
 )
 def test_files_that_are_no_recorded_space_are_refused_in_one_line(tmp_path, content, words):

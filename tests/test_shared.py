@@ -18,7 +18,7 @@ import pytest
 from optuna.trial import TrialState
 
 from autotune.errors import AutotuneError
-from autotune.search import Search, SharedStudy
+from autotune.search import Search, SharedStudy, shared
 from autotune.search.distributions import Naming
 from autotune.search.shared import hidden
 from autotune.space import Axis, Space
@@ -198,10 +198,14 @@ def test_studies_of_other_drivers_or_templates_are_named(sqlite):
         ("nonsense", "it is no URL"),
         ("postgresql://me:secret@127.0.0.1:1/none", "postgresql://me@127.0.0.1:1/none: .*refused"),
         ("sqlite:////nowhere/at/all.db", "unable to open"),
-        ("grpc://127.0.0.1:1", "grpc://127.0.0.1:1"),
+        ("grpc://127.0.0.1:1", "grpc://127.0.0.1:1: nothing answers there"),
+        ("grpc://host:port", "it is not grpc://host:port"),
+        ("postgresql://me:a@secret@host/none", "write an @ of the password as %40"),
+        ("postgresql://me@127.0.0.1:1/none?password=secret", r"/none\?password=….*refused"),
     ],
 )
-def test_a_storage_that_cannot_be_used_is_one_line_without_the_password(url, words):
+def test_a_storage_that_cannot_be_used_is_one_line_without_the_password(url, words, monkeypatch):
+    monkeypatch.setattr(shared, "_ANSWER_SECONDS", 1)
     with pytest.raises(AutotuneError, match=words) as caught:
         SharedStudy(url, "test #1")
     assert "secret" not in str(caught.value)
@@ -211,6 +215,7 @@ def test_a_storage_that_cannot_be_used_is_one_line_without_the_password(url, wor
 def test_passwords_are_hidden():
     assert hidden("postgresql://me:secret@host/db") == "postgresql://me@host/db"
     assert hidden("grpc://host:1") == "grpc://host:1"
+    assert hidden("mysql://me@host/db?password=a&ssl=1") == "mysql://me@host/db?password=…&ssl=…"
 
 
 WORKER = """

@@ -1,15 +1,21 @@
 """Suites: read strictly, ordered so that near problems follow each other, resumable."""
 
+import os
+from pathlib import Path
+
 import pytest
+from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_tuner import AXES, DEVICE, FASTEST, FakeRuntime
 
 from autotune import console_reports, paths, space, suite
+from autotune.cli import cli
 from autotune.errors import AutotuneError, InvalidProblem
 from autotune.kernels import family_of
 from autotune.kernels.gemm import GemmProblem
 from autotune.results import Options
+from autotune.runtime import process
 from autotune.runtime.base import CandidateFailed
 
 SIZES = (64, 96, 128)
@@ -80,6 +86,12 @@ def test_a_suite_is_a_list_of_problems_by_their_options(tmp_path):
         ("[[problem]]\nkernel='gemm'\nsize=8\nalpha='x'", "alpha must be a number"),
         ("[[problem]]\nkernel='gemm'\nsize=0", "number 1: "),
         ("[[problem]", "cannot read the suite"),
+        ("problem = [1]", "number 1: it must be a table"),
+        ("problem = ['ab']", "number 1: it must be a table"),
+        ("problem = [[['kernel', 'gemm']]]", "number 1: it must be a table"),
+        ("[[problem]]\nkernel=['gemm']", "number 1: kernel must be one of"),
+        ("[[problem]]\nkernel={gemm=1}", "number 1: kernel must be one of"),
+        ("[[problem]]\nkernel='gemm'\nsize=8\ntranspose-b=true\ntranspose_b=false", "number 1: .*twice"),
     ],
 )
 def test_what_is_wrong_in_a_suite_is_named_with_its_place(tmp_path, text, words):
@@ -87,6 +99,13 @@ def test_what_is_wrong_in_a_suite_is_named_with_its_place(tmp_path, text, words)
         suite.read(written(tmp_path, text))
     assert "\n" not in str(caught.value) or "TOML" in str(caught.value)
     assert isinstance(caught.value, InvalidProblem) == ("number" in str(caught.value))
+
+
+def test_what_is_no_file_is_no_suite(tmp_path):
+    with pytest.raises(AutotuneError, match="is not a regular file"):
+        suite.read(Path(os.devnull))
+    with pytest.raises(AutotuneError, match="there is no suite"):
+        suite.read(tmp_path / "none")
 
 
 def test_near_problems_follow_each_other():
@@ -161,3 +180,31 @@ def test_the_report_can_be_written_as_json(tmp_path):
     assert '"ended": "exhausted"' in (tmp_path / "report.json").read_text()
     with pytest.raises(AutotuneError, match="cannot write"):
         console_reports.written(tmp_path / "none" / "report.json", [])
+
+
+@pytest.mark.parametrize(("ends", "code"), [(KeyboardInterrupt(), 130), (AutotuneError("the end"), 1)])
+def test_a_suite_that_ends_early_tells_what_is_done(tmp_path, monkeypatch, ends, code):
+    done = run(tmp_path, FakeRuntime(), PROBLEMS[:1])
+
+    def begun(*_problems, **_options):
+        yield from done
+        raise ends
+
+    monkeypatch.setattr(suite, "run", begun)
+    monkeypatch.setattr(process, "WorkerRuntime", lambda *_words, **_options: FakeRuntime())
+    monkeypatch.setattr(FakeRuntime, "close", lambda _runtime: None)
+    path = written(tmp_path, "[[problem]]\nkernel='gemm'\nsize=64")
+    ended = CliRunner().invoke(cli, ["suite", str(path), "--out", str(tmp_path / "report.json")])
+    assert "gemm 64x64x64-f32" in ended.output
+    assert "exhausted" in (tmp_path / "report.json").read_text()
+    assert ended.exit_code == code
+
+
+def test_a_report_that_cannot_be_written_is_told_before_the_work(tmp_path, monkeypatch):
+    monkeypatch.setattr(suite, "run", lambda *_problems, **_options: pytest.fail("it began"))
+    path = written(tmp_path, "[[problem]]\nkernel='gemm'\nsize=64")
+    ended = CliRunner().invoke(cli, ["suite", str(path), "--out", str(tmp_path / "none" / "report.json")])
+    assert isinstance(ended.exception, AutotuneError)
+    assert "cannot write" in str(ended.exception)
+    console_reports.check_target(tmp_path / "new")
+    assert not (tmp_path / "new").exists()

@@ -82,6 +82,29 @@ def test_a_config_that_its_device_does_not_allow_is_refused(tmp_path):
     assert "not legal" in taken.refused[0]
 
 
+@pytest.mark.parametrize("times", [{"seconds": 1e-300, "low": 1e-300}, {"low": 5.0}, {"high": 1e-9}])
+def test_a_time_that_cannot_be_true_is_refused(tmp_path, times):
+    one = made(64)
+    one = structs.replace(one, measurement=structs.replace(one.measurement, **times))
+    here = filled(tmp_path / "a", one, made(128))
+    transfer.pack(here, tmp_path / "pack.gz")
+    taken = transfer.unpack(tmp_path / "pack.gz", tmp_path / "b")
+    assert (taken.stored, len(taken.refused)) == (1, 1)
+    assert "cannot be true" in taken.refused[0]
+
+
+@pytest.mark.parametrize("content", [b"my notes", gzip.compress(b'{"format":"autotune-recording"}')])
+def test_a_pack_takes_the_place_of_packs_only(tmp_path, content):
+    here = filled(tmp_path / "a", made(64))
+    path = tmp_path / "file"
+    path.write_bytes(content)
+    with pytest.raises(AutotuneError, match="is there already, and no file of `cache export`"):
+        transfer.pack(here, path)
+    assert path.read_bytes() == content
+    transfer.pack(here, tmp_path / "pack.gz")
+    assert transfer.pack(here, tmp_path / "pack.gz") == 1
+
+
 @pytest.mark.parametrize("content", [b"", b"nonsense", b"\x1f\x8bbroken"])
 def test_a_file_that_is_no_pack_is_refused(tmp_path, content):
     (tmp_path / "pack").write_bytes(content)

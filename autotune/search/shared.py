@@ -29,6 +29,8 @@ warnings.filterwarnings("ignore", category=optuna.exceptions.ExperimentalWarning
 HEARTBEAT = 10
 """Seconds between two heartbeats; three of them missed and a worker counts as dead."""
 _ATTEMPTS = 5
+_ANSWER_SECONDS = 10
+"""Of a storage proxy, to its first question."""
 _OUTCOME = "outcome"
 _WITHDRAWN = "withdrawn"
 _OVER = (TrialState.COMPLETE, TrialState.FAIL, TrialState.PRUNED)
@@ -49,6 +51,7 @@ class SharedStudy:
     def __init__(self, url: str, name: str, *, heartbeat: int = HEARTBEAT) -> None:
         """Join the study of this name, or begin it. Raises AutotuneError with one line where that fails."""
         self.url, self.name = hidden(url), name
+        _check(url)
         self._heartbeat = heartbeat
         try:
             self._join(url)
@@ -73,7 +76,7 @@ class SharedStudy:
                     storage=self._storage, study_name=self.name, load_if_exists=True
                 )
                 break
-            except (AutotuneError, ImportError):
+            except (AutotuneError, ImportError, TimeoutError):
                 raise
             except Exception:  # two workers that make the tables of an empty database get in each other's way
                 if attempt + 1 == _ATTEMPTS:
@@ -191,9 +194,15 @@ def _storage(url: str, heartbeat: int) -> BaseStorage:
     if not separator:
         raise AutotuneError("it is no URL, such as postgresql://user@host/database or grpc://host:13000")
     if scheme == "grpc":
-        host, _, port = rest.rstrip("/").partition(":")
+        host, _, port = rest.rstrip("/").rpartition(":") if ":" in rest else (rest.rstrip("/"), "", "")
+        if not host or not (port or "0").isdecimal():
+            raise AutotuneError("it is not grpc://host:port, such as grpc://host:13000")
         proxy = optuna.storages.GrpcStorageProxy(host=host, port=int(port or 13000))
-        proxy.wait_server_ready(timeout=10)
+        try:
+            proxy.wait_server_ready(timeout=_ANSWER_SECONDS)
+        except ConnectionError:
+            proxy.close()
+            raise TimeoutError(f"nothing answers there within {_ANSWER_SECONDS} s") from None
         return proxy
     driver = {"postgresql": "postgresql+psycopg", "postgres": "postgresql+psycopg", "mysql": "mysql+pymysql"}
     return optuna.storages.RDBStorage(
@@ -205,10 +214,18 @@ def _storage(url: str, heartbeat: int) -> BaseStorage:
 
 
 def hidden(url: str) -> str:
-    """The URL without its password."""
+    """The URL without its password, and without values of its query, which may hold one."""
     scheme, separator, rest = url.partition("://")
     account, at, place = rest.rpartition("@")
-    return f"{scheme}{separator}{account.partition(':')[0]}{at}{place}"
+    place, mark, query = place.partition("?")
+    names = "&".join(f"{part.partition('=')[0]}=…" for part in query.split("&")) if mark else ""
+    return f"{scheme}{separator}{account.partition(':')[0]}{at}{place}{mark}{names}"
+
+
+def _check(url: str) -> None:
+    """Raise AutotuneError for what drivers would read otherwise than meant, and then tell to everybody."""
+    if "@" in url.partition("://")[2].partition("?")[0].rpartition("@")[0]:
+        raise AutotuneError(f"cannot use the storage {hidden(url)}: write an @ of the password as %40")
 
 
 def _line(error: BaseException) -> str:
