@@ -24,6 +24,7 @@ from autotune.space import Axis, Point, Space, Value
 VARIANT = "recorded"
 """Of spaces that know no variants."""
 _OLD_FAILURE = 1e20
+_TOO_LARGE = 1 << 1023
 _UNITS = {"time_s": 1.0, "time_ms": 1e-3, "time_us": 1e-6}
 
 
@@ -114,11 +115,13 @@ def _recorded(
 ) -> Recorded:
     """A space of one variant. Of a config that appears twice, the last row counts.
 
-    Raises ValueError where two parameters have one name.
+    Raises ValueError where two parameters have one name, or a value is too large to compute with.
     """
     twice = next((axis for axis in names if list(names).count(axis) > 1), None)
     if twice is not None:
         raise ValueError(f"two parameters are named {twice!r}")
+    if any(isinstance(value, int) and abs(value) >= _TOO_LARGE for row in values for value in row):
+        raise ValueError("a parameter has a value beyond what a float can hold")
     axes = tuple(Axis(axis, _ordered(row[place] for row in values)) for place, axis in enumerate(names))
     places = [{value: place for place, value in enumerate(axis.values)} for axis in axes]
     times: dict[Point, float | None] = {}

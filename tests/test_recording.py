@@ -216,6 +216,7 @@ def test_a_cache_of_kernel_tuner_whose_run_was_killed(tmp_path):
         (b"\x1f\x8bbroken", "cannot be unpacked"),
         (gzip.compress(b"a,time_ms\n1,2\n")[:10] + b"\x00" * 20, "cannot be unpacked"),
         (b"a,a,time_ms\n1,2,3\n", "two parameters are named 'a'"),
+        (b"a,time_ms\n1" + b"0" * 400 + b",3\n", "beyond what a float can hold"),
         (b'{"tune_params_keys": ["a", "a"], "cache": {"1": {"a": 1, "time": 2}}}', "two parameters are"),
         (b"a,b\n1,2\n", "the last column is named 'b'"),
         (b"a,b,time_ms\n1,2,3\n\n1,2\n", "line 4 has 2 columns, the first 3"),

@@ -93,7 +93,11 @@ def test_a_time_that_cannot_be_true_is_refused(tmp_path, times):
     assert "cannot be true" in taken.refused[0]
 
 
-@pytest.mark.parametrize("content", [b"my notes", gzip.compress(b'{"format":"autotune-recording"}')])
+@pytest.mark.parametrize(
+    "content",
+    [b"my notes", gzip.compress(b'{"format":"autotune-recording"}')],
+    ids=["notes", "a recording"],
+)
 def test_a_pack_takes_the_place_of_packs_only(tmp_path, content):
     here = filled(tmp_path / "a", made(64))
     path = tmp_path / "file"
