@@ -434,10 +434,14 @@ def test_a_baked_text_reads_no_uniform_and_a_general_one_reads_them_all(case):
 @given(plans())
 def test_neighbours_are_problems_that_the_same_config_can_run(case):
     config, problem, plan = case
-    for other in GEMM.neighbours(problem, config):
+    neighbours = GEMM.neighbours(problem, config)
+    for other in neighbours:
         assert (other.dtype, other.accumulate) == (problem.dtype, problem.accumulate)
         assert other.n % plan.multiples.get("n", 1) == 0
-        assert other.k % plan.multiples.get("k", 1) == 0
+        assert GEMM.unfit(other, config) is None
+    # the very text of the problem, and where that is for whole tiles of K the one for others too
+    assert any(other.k % plan.multiples.get("k", 1) == 0 for other in neighbours)
+    assert any(other.k % depth_of(config) for other in neighbours) or depth_of(config) == 1
 
 
 @pytest.mark.parametrize("name", ["vec4-single", "vec4-double-row-major"])
