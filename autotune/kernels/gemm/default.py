@@ -136,7 +136,9 @@ def _gemv(problem: GemmProblem, profile: DeviceProfile | None) -> Gemv:
             chosen |= {"threads_k": 128 // chosen["lanes_n"]}
         else:
             wide = {"columns": 2, "lanes_n": 1} if half else {"columns": 1, "lanes_n": 2}
-            chosen |= {**wide, "threads_k": 128, "unroll_k": 4}
+            # two staged rows of four groups would be 16 KiB by themselves
+            unroll_k = 2 if rows == 2 and chosen["staging"] == "workgroup" else 4
+            chosen |= {**wide, "threads_k": 128, "unroll_k": unroll_k}
         if profile is not None and not on_cpu and "subgroups" in profile.features:
             chosen["reduce"] = "subgroup"
     elif rows <= 2:
