@@ -11,6 +11,7 @@ import click
 
 from autotune.cli_cache import add_show, cache
 from autotune.cli_options import (
+    INTERRUPTED,
     Folder,
     cache_dir_option,
     device_option,
@@ -31,7 +32,6 @@ from autotune.model import DeviceProfile
 from autotune.results import EARLY
 from autotune.runtime import DEFAULT_RUNTIME, RUNTIMES
 
-INTERRUPTED = 130
 _AGAIN = "the same command goes on from here"
 
 

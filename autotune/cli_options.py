@@ -14,6 +14,9 @@ from autotune.runtime import DEFAULT_RUNTIME, RUNTIMES
 
 Command = Callable[..., None]
 
+INTERRUPTED = 130
+"""Exit code after Ctrl-C, as shells give it: 128 and the number of the signal."""
+
 
 class Folder(click.Path):
     """A folder, with `~` for the home folder. Nothing at all is no folder, though Path makes one of it."""

@@ -7,13 +7,12 @@ from typing import Any
 import click
 
 from autotune.cli_cache import cache
-from autotune.cli_options import Folder, cache_dir_option, not_empty, runtime_option
+from autotune.cli_options import INTERRUPTED, Folder, cache_dir_option, not_empty, runtime_option
 from autotune.cli_search import effort_options, taken_options
 from autotune.errors import AutotuneError
 from autotune.kernels import KERNELS
 
 File = click.Path(dir_okay=False, path_type=Path)
-INTERRUPTED = 130
 
 
 @cache.command("export")

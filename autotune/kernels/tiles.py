@@ -31,19 +31,20 @@ def threads(c: Parameters) -> int:
     return int(c["tile_m"] // c["thread_m"] * (c["tile_n"] // c["thread_n"]))
 
 
+def mostly_full(tile: str, what: str, extent: Callable[[Any], int]) -> Rule:
+    """A tile is at most twice as large as what it covers, unless it is small; `tile` names its parameter,
+    `what` what it covers, and `extent` takes a problem and gives the elements of that."""
+    return Rule(
+        (tile,),
+        f"tile larger than twice the {what}",
+        lambda p, c: c[tile] <= max(SMALLEST_TILE, 2 * extent(p)),
+        needed=False,
+    )
+
+
 TILE_SIZES = (
-    Rule(
-        ("tile_m",),
-        "tile larger than twice the matrix",
-        lambda p, c: c["tile_m"] <= max(SMALLEST_TILE, 2 * p.m),
-        needed=False,
-    ),
-    Rule(
-        ("tile_n",),
-        "tile larger than twice the matrix",
-        lambda p, c: c["tile_n"] <= max(SMALLEST_TILE, 2 * p.n),
-        needed=False,
-    ),
+    mostly_full("tile_m", "matrix", lambda p: p.m),
+    mostly_full("tile_n", "matrix", lambda p: p.n),
 )
 """Tiles that are mostly full."""
 

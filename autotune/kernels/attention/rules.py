@@ -5,10 +5,8 @@ from autotune.kernels.attention.problem import AttentionProblem
 from autotune.kernels.attention.strides import contiguous
 from autotune.kernels.base import Parameters, Rule
 from autotune.kernels.sizes import BYTES_LIMIT
-from autotune.kernels.tiles import LANES, vector_access
+from autotune.kernels.tiles import LANES, mostly_full, vector_access
 
-SMALLEST_TILE = 32
-"""Queries or keys of a tile that is never too large."""
 MAX_REGISTERS = 192
 """Scores and sums of O that an invocation may keep."""
 MIN_SLICED = 32
@@ -152,18 +150,8 @@ FLASH_RULES = (
         "the depth is not shared evenly by invocations along it",
         lambda _, c: c["tile_d"] % (4 * c["along_d"]) == 0,
     ),
-    Rule(
-        ("tile_q",),
-        "tile larger than twice the queries",
-        lambda p, c: c["tile_q"] <= max(SMALLEST_TILE, 2 * p.seq),
-        needed=False,
-    ),
-    Rule(
-        ("tile_kv",),
-        "tile larger than twice the keys",
-        lambda p, c: c["tile_kv"] <= max(SMALLEST_TILE, 2 * p.kv_seq),
-        needed=False,
-    ),
+    mostly_full("tile_q", "queries", lambda p: p.seq),
+    mostly_full("tile_kv", "keys", lambda p: p.kv_seq),
     Rule(
         ("tile_d",),
         "tile deeper than the heads",
