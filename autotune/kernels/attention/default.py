@@ -8,7 +8,12 @@ from autotune.expression import ceil_div
 from autotune.kernels.attention.configs import AttentionConfig, Flash, FlashDecode
 from autotune.kernels.attention.plan import decode_bytes, flash_bytes
 from autotune.kernels.attention.problem import AttentionProblem
-from autotune.kernels.attention.rules import DECODE_ROWS
+from autotune.kernels.attention.rules import (
+    DECODE_ROWS,
+    MAX_DECODE_UNROLLED,
+    MAX_LOADS,
+    decode_loads,
+)
 from autotune.kernels.attention.strides import contiguous
 from autotune.limits import BASE_LIMITS
 from autotune.model import DeviceProfile
@@ -43,7 +48,7 @@ def _decode(p: AttentionProblem, memory: int, vector: Literal[1, 4]) -> FlashDec
     loads = ceil_div(ceil_div(p.head_dim, 4), lanes)
     unroll: Any = max(min(8, _power_of_two_to(16 // loads)), 1)
     shape: dict[str, Any] = {"lanes_d": lanes, "slots": slots, "prefetch": True, "vector": vector}
-    while decode_bytes(p, FlashDecode(rows=rows, unroll=unroll, steps=1, **shape)) > memory:
+    while not _fits(p, FlashDecode(rows=rows, unroll=unroll, steps=1, **shape), memory):
         if unroll > 1:
             unroll //= 2
         else:
@@ -52,6 +57,13 @@ def _decode(p: AttentionProblem, memory: int, vector: Literal[1, 4]) -> FlashDec
     tiles = ceil_div(p.kv_seq, slots * unroll)
     steps = max(_power_of_two_to(min(tiles * others // WANTED, 64)), 1)
     return FlashDecode(rows=rows, unroll=unroll, steps=steps, **shape)
+
+
+def _fits(p: AttentionProblem, config: FlashDecode, memory: int) -> bool:
+    """Whether workgroup memory holds it and its text stays short; with one row and one key it always does."""
+    loads = sum(decode_loads(p, config.parameters()))
+    short = loads <= MAX_LOADS and config.rows * loads <= MAX_DECODE_UNROLLED
+    return short and decode_bytes(p, config) <= memory
 
 
 def _wide(p: AttentionProblem, vector: Literal[1, 4]) -> Iterator[Flash]:

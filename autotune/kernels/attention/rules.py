@@ -244,7 +244,7 @@ FLASH_RULES = (
 )
 
 
-def _loads(p: AttentionProblem, c: Parameters) -> tuple[int, int]:
+def decode_loads(p: AttentionProblem, c: Parameters) -> tuple[int, int]:
     """vec4s of K and of V that an invocation of flash_decode loads at a time."""
     quads_v = ceil_div(p.v_head_dim, 4)
     loads_d = ceil_div(ceil_div(p.head_dim, 4), c["lanes_d"])
@@ -286,13 +286,13 @@ DECODE_RULES = (
     Rule(
         ("lanes_d", "slots", "unroll"),
         "too many loads under way",
-        lambda p, c: sum(_loads(p, c)) <= MAX_LOADS,
+        lambda p, c: sum(decode_loads(p, c)) <= MAX_LOADS,
         needed=False,
     ),
     Rule(
         ("rows", "lanes_d", "slots", "unroll"),
         "too much unrolled code",
-        lambda p, c: c["rows"] * sum(_loads(p, c)) <= MAX_DECODE_UNROLLED,
+        lambda p, c: c["rows"] * sum(decode_loads(p, c)) <= MAX_DECODE_UNROLLED,
         needed=False,
     ),
     Rule(
