@@ -13,6 +13,7 @@ from autotune.cli_cache import add_show, cache
 from autotune.cli_options import (
     INTERRUPTED,
     Folder,
+    adapter_option,
     cache_dir_option,
     device_option,
     json_option,
@@ -20,7 +21,10 @@ from autotune.cli_options import (
     problem_options,
     register,
     runtime_option,
+    seed_option,
     seen_through_option,
+    time_limit_option,
+    trials_option,
 )
 from autotune.cli_replay import replay
 from autotune.cli_search import search_options, taken_options
@@ -46,16 +50,12 @@ def _add_tune(family: Family) -> None:
         family.name, help=f"Tune {family.name} for a problem on an adapter, or answer from the cache."
     )
     @problem_options(family)
-    @click.option("--trials", type=click.IntRange(min=1), help="Configs to measure at most.")
-    @click.option(
-        "--time-limit", type=click.FloatRange(min=0, min_open=True), help="Seconds to search at most."
-    )
+    @trials_option
+    @time_limit_option
     @click.option("--force", is_flag=True, help="Tune even if the cache has an answer, and retry what hung.")
-    @click.option("--adapter", help="Index, id or part of the name of an adapter; see `autotune devices`.")
+    @adapter_option
     @runtime_option
-    @click.option(
-        "--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of search and data."
-    )
+    @seed_option
     @search_options
     @cache_dir_option
     def tune_command(

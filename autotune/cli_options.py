@@ -38,6 +38,20 @@ def not_empty(_ctx: click.Context, _param: click.Parameter, value: str | None) -
     return value
 
 
+trials_option = click.option(
+    "--trials", type=click.IntRange(min=1), help="Configs to measure at most, for each problem."
+)
+time_limit_option = click.option(
+    "--time-limit",
+    type=click.FloatRange(min=0, min_open=True),
+    help="Seconds to search at most, for each problem.",
+)
+seed_option = click.option(
+    "--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of search and data."
+)
+adapter_option = click.option(
+    "--adapter", help="Index, id or part of the name of an adapter; see `autotune devices`."
+)
 cache_dir_option = click.option(
     "--cache-dir",
     type=Folder(file_okay=False, path_type=Path),

@@ -7,7 +7,17 @@ from typing import Any
 import click
 
 from autotune.cli_cache import cache
-from autotune.cli_options import INTERRUPTED, Folder, cache_dir_option, not_empty, runtime_option
+from autotune.cli_options import (
+    INTERRUPTED,
+    Folder,
+    adapter_option,
+    cache_dir_option,
+    not_empty,
+    runtime_option,
+    seed_option,
+    time_limit_option,
+    trials_option,
+)
 from autotune.cli_search import effort_options, taken_options
 from autotune.errors import AutotuneError
 from autotune.kernels import KERNELS
@@ -82,14 +92,12 @@ def _tell(taken: Any) -> None:
 
 @click.command()
 @click.argument("file", type=File)
-@click.option("--trials", type=click.IntRange(min=1), help="Configs to measure at most, for each problem.")
-@click.option(
-    "--time-limit", type=click.FloatRange(min=0, min_open=True), help="Seconds to search at most, each."
-)
+@trials_option
+@time_limit_option
 @click.option("--force", is_flag=True, help="Tune also what the cache has an answer for.")
-@click.option("--adapter", help="Index, id or part of the name of an adapter; see `autotune devices`.")
+@adapter_option
 @runtime_option
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of search and data.")
+@seed_option
 @click.option("--out", type=File, help="Write the report as JSON too.")
 @effort_options("quick")
 @cache_dir_option

@@ -3,7 +3,6 @@
 import errno
 import os
 import re
-import secrets
 import stat
 import sys
 import time
@@ -21,7 +20,7 @@ else:
 MAX_BYTES = 1 << 20
 """No entry comes near this; a larger file is not ours."""
 
-_TEMPORARY = re.compile(r"\..+\.[0-9a-f]{16}\.tmp")
+_TEMPORARY = r"\..+\.[0-9a-f]{16}\.tmp"
 _ABANDONED_SECONDS = 3600.0
 _LOCKED_BYTE = 1 << 40
 """Where Windows locks: its locks keep even readers of the locked bytes out."""
@@ -77,6 +76,8 @@ def write_atomic(root: Path, path: Path, content: bytes) -> None:
 
     The temporary file lies in the same folder, since a rename across file systems is a copy.
     """
+    import secrets  # a look-up writes nothing
+
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -114,7 +115,7 @@ def _replace(source: Path, target: Path) -> None:
 
 def temporaries(folder: Path) -> list[Path]:
     """What writes in progress, or killed in the middle, have in this folder."""
-    return [path for path in folder.glob(".*.tmp") if _TEMPORARY.fullmatch(path.name)]
+    return [path for path in folder.glob(".*.tmp") if re.fullmatch(_TEMPORARY, path.name)]
 
 
 def _sweep(folder: Path) -> None:

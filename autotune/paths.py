@@ -1,13 +1,16 @@
 """Where the data folders and the user's cache are. Never depends on the working directory."""
 
 import os
+import sys
 from functools import cache
 from pathlib import Path
 
 from autotune.errors import AutotuneError
 
 _PACKAGE = Path(__file__).resolve().parent
-_NOWHERE = Path(os.devnull) / "wgsl-autotune"
+_NAME = "wgsl-autotune"
+"""Of the user's cache, below the folder that the platform has for caches."""
+_NOWHERE = Path(os.devnull) / _NAME
 """A folder that can never exist: nothing lies below a file."""
 
 
@@ -45,10 +48,13 @@ def user_cache_dir(override: str | Path | None = None) -> Path:
     chosen = override or os.environ.get("AUTOTUNE_CACHE_DIR")
     if chosen:
         return expanded(chosen, "--cache-dir" if override else "AUTOTUNE_CACHE_DIR")
-    from platformdirs import user_cache_path  # only reached without an override
+    usual = _linux_cache()
+    if usual is not None:
+        return usual
+    from platformdirs import user_cache_path
 
     try:
-        root = user_cache_path("wgsl-autotune", appauthor=False)
+        root = user_cache_path(_NAME, appauthor=False)
     except RuntimeError:  # from newer releases; older ones leave the ~ in place
         root = Path()
     if not root.is_absolute():
@@ -57,6 +63,17 @@ def user_cache_dir(override: str | Path | None = None) -> Path:
             "name a directory with --cache-dir or AUTOTUNE_CACHE_DIR"
         )
     return root
+
+
+def _linux_cache() -> Path | None:
+    """Where nearly every Linux user's cache is, or None where that takes more than two variables to tell.
+
+    The same as platformdirs finds, whose import takes longer than the look-up itself.
+    """
+    chosen = os.environ.get("XDG_CACHE_HOME")
+    base = Path(chosen) if chosen else Path(os.environ.get("HOME", ""), ".cache")
+    android = hasattr(sys, "getandroidapilevel") or "ANDROID_ROOT" in os.environ
+    return base / _NAME if base.is_absolute() and sys.platform == "linux" and not android else None
 
 
 def user_cache_to_read(override: str | Path | None = None) -> Path:

@@ -4,7 +4,6 @@ Values live in TOML, where people edit and comment them; legality lives in Pytho
 and yields reasons. Points are index-coded, so that a sampler knows 64 lies between 32 and 128.
 """
 
-import tomllib
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from math import prod
@@ -141,6 +140,8 @@ def _text(value: Value) -> str:
 
 
 def _read(family: Family) -> tuple[str, dict[str, Any]]:
+    import tomllib  # a look-up does without
+
     path = paths.search_spaces_dir() / f"{family.name}.toml"
     try:
         tables = tomllib.loads(path.read_text(encoding="utf-8"))

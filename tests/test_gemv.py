@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kernel_checks import assert_finished, few_examples, legal_configs_of, roomy_profile, run, slow
 from msgspec import structs
+from test_gemm import gemv
 from wgsl_text import workgroup_memory, workgroup_size
 
 from autotune import limits
@@ -15,18 +16,7 @@ from autotune.kernels.gemm.configs import depth_of, tile_of
 from autotune.kernels.gemm.streaming import along, larger
 
 TRANSPOSES = list(product((False, True), repeat=2))
-BASE = Gemv(
-    stream="b",
-    rows=2,
-    columns=4,
-    lanes_n=4,
-    threads_k=8,
-    vector=4,
-    unroll_k=2,
-    splits=1,
-    staging="memory",
-    reduce="tree",
-)
+BASE = gemv(rows=2)
 KINDS = {
     "plain": {},
     "scalar": {"vector": 1, "rows": 1},

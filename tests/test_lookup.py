@@ -5,12 +5,14 @@ import sys
 import timeit
 from pathlib import Path
 
+import platformdirs
 import pytest
 from fake_family import FAKE, FakeProblem, Fast, Square, device, seconds
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import structs
 
+import autotune
 from autotune import cache, kernels, lookup, paths
 from autotune.entry import new_entry
 from autotune.errors import AutotuneError, InvalidProblem
@@ -415,20 +417,77 @@ def environment():
 
 PROGRAM = """
 import sys
-from autotune.lookup import best_config
-from autotune.kernels import KERNELS
-problem = KERNELS["gemm"].problem_type(m=1024, n=1024, k=1024)
+from autotune import {name}, best_config
+problem = {problem}
 assert best_config(problem).config
 assert best_config(problem, device="nvidia/hopper", cache_dir=sys.argv[1]).config
-heavy = {"wgpu", "optuna", "numpy", "jinja2", "click", "rich"} & set(sys.modules)
-assert not heavy, heavy
+print(*sys.modules)
 """
+NEEDLESS = {
+    *("wgpu", "optuna", "numpy", "jinja2", "click", "rich"),
+    *("tomllib", "secrets", "tempfile", "importlib.metadata"),
+    *(f"autotune.{name}" for name in ("cli", "console", "plans", "search", "templating", "tuner")),
+    *(["platformdirs"] if sys.platform == "linux" else []),
+}
+"""Modules that a look-up must not wait for; nor for those of other families."""
 
 
-def test_look_up_imports_nothing_heavy(tmp_path):
-    command = [sys.executable, "-c", PROGRAM, str(tmp_path)]
-    run = subprocess.run(command, capture_output=True, text=True, env=environment(), check=False)
+@pytest.mark.parametrize("asked", [name for name in kernels.KERNELS if name != "fake"])
+def test_a_look_up_imports_its_own_family_and_nothing_heavy(asked, tmp_path):
+    problem = next(iter(kernels.KERNELS[asked].samples.values()))
+    program = PROGRAM.format(name=type(problem).__name__, problem=problem)
+    env = environment() | {"XDG_CACHE_HOME": str(tmp_path / "user")}
+    del env["AUTOTUNE_CACHE_DIR"]
+    command = [sys.executable, "-c", program, str(tmp_path)]
+    run = subprocess.run(command, capture_output=True, text=True, env=env, check=False)
     assert run.returncode == 0, run.stderr
+    loaded = set(run.stdout.split())
+    others = {f"autotune.kernels.{name}" for name in kernels.KERNELS if name != asked}
+    assert f"autotune.kernels.{asked}" in loaded
+    assert not loaded & (NEEDLESS | others)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere platformdirs is asked")
+@pytest.mark.parametrize(
+    "known",
+    [
+        {"HOME": "/home/me"},
+        {"HOME": "/"},
+        {"HOME": "/home/me/", "XDG_CACHE_HOME": ""},
+        {"HOME": "/home/me", "XDG_CACHE_HOME": "/tmp/caches/"},
+        {"XDG_CACHE_HOME": "/tmp/caches"},
+        {"HOME": "/home/me", "XDG_CACHE_HOME": "relative"},
+        {"HOME": "relative"},
+        {"HOME": ""},
+        {},
+    ],
+)
+def test_the_cache_lies_where_the_platform_has_caches(known, monkeypatch):
+    for name in ("AUTOTUNE_CACHE_DIR", "HOME", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in known.items():
+        monkeypatch.setenv(name, value)
+    try:
+        expected = platformdirs.user_cache_path("wgsl-autotune", appauthor=False)
+    except RuntimeError:
+        expected = None
+    if expected is None or not expected.is_absolute():
+        with pytest.raises(AutotuneError):
+            paths.user_cache_dir()
+    else:
+        assert paths.user_cache_dir() == expected
+
+
+def test_public_names_are_there_before_they_are_loaded():
+    program = "import autotune, sys; print(*dir(autotune)); print(*sys.modules)"
+    command = [sys.executable, "-c", program]
+    run = subprocess.run(command, capture_output=True, text=True, env=environment(), check=True)
+    names, modules = (set(line.split()) for line in run.stdout.splitlines())
+    assert set(autotune.__all__) <= names
+    assert "msgspec" not in modules
+    assert all(getattr(autotune, name) is not None for name in autotune.__all__)
+    with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
+        _ = autotune.nothing
 
 
 def test_a_gemm_does_not_answer_exactly_for_another_shape(user):

@@ -1,7 +1,7 @@
 """What a kernel family must say about itself; everything generic asks through this.
 
-To add a family: a package here with a subclass of `Family`, its templates, its search space, and one
-import and one line in `autotune.kernels.KERNELS`. The CLI command, the tuner, the cache, the export and
+To add a family: a package here with a subclass of `Family`, its templates, its search space, and its
+name in `autotune.kernels.KERNELS`. The CLI command, the tuner, the cache, the export and
 the correctness tests (tests/test_families.py) follow from it. What the docstrings here ask for, those
 tests check.
 """

@@ -22,6 +22,10 @@ MAX_REGISTER_BLOCK = 128
 """Sums an invocation may keep; with more, the kernels of `gemm` spilled on every GPU tried."""
 MAX_SPLIT_TILES = 512
 """Tiles of C beyond which any GPU is full without splitting K."""
+REDUCE_LANES = 16
+"""Invocations along C of a workgroup that adds partial sums."""
+REDUCE_THREADS = 16
+"""Its invocations along the splits, each of which adds every sixteenth of them."""
 MAX_GEMV_M = 64
 """Rows of A beyond which tiles reuse the other matrix better than a gemv kernel does."""
 

@@ -14,14 +14,11 @@ from autotune.kernels.gemm.configs import (
 )
 from autotune.kernels.gemm.problem import GemmProblem
 from autotune.kernels.gemm.streaming import FEW, along, few_vector
+from autotune.kernels.tiles import REDUCE_LANES, REDUCE_THREADS
 from autotune.model import DTYPE_BYTES, Buffer, Expr, Pass, Plan, Role
 
 _TEMPLATES = {"split_k": "blocked"}
 """Variants that render another variant's template."""
-REDUCE_LANES = 16
-"""Invocations along C of a workgroup that adds partial sums."""
-REDUCE_THREADS = 16
-"""Its invocations along the splits, each of which adds every sixteenth of them."""
 
 
 def resources(problem: GemmProblem, config: GemmConfig) -> tuple[Resources, ...]:

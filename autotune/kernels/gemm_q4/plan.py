@@ -2,7 +2,6 @@
 
 from autotune.expression import ceil_div
 from autotune.kernels.base import Resources
-from autotune.kernels.gemm.plan import REDUCE_LANES, REDUCE_THREADS
 from autotune.kernels.gemm_q4.configs import (
     Blocked,
     GemmQ4Config,
@@ -13,6 +12,7 @@ from autotune.kernels.gemm_q4.configs import (
     tile_of,
 )
 from autotune.kernels.gemm_q4.problem import CODES, GemmQ4Problem, buffer_bytes
+from autotune.kernels.tiles import REDUCE_LANES, REDUCE_THREADS
 from autotune.model import Buffer, Expr, Pass, Plan
 
 _SUM_BYTES = 4
