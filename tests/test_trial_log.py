@@ -3,7 +3,6 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 from fake_family import FAKE, FakeProblem, Fast, Square, device, seconds
@@ -11,9 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from autotune import trial_log
-from autotune.digest import package_digest
 from autotune.errors import AutotuneError, CacheUnwritable
-from autotune.kernels import gemm
 from autotune.model import Rejection, Trial
 from autotune.trial_log import TrialLog
 
@@ -220,38 +217,6 @@ def test_a_log_of_other_rules_is_set_aside(tmp_path, monkeypatch):
     with open_log(tmp_path) as log:
         assert log.trials == ()
     assert path.with_name(f"{path.name}.old").exists()
-
-
-def test_the_digest_of_a_package_covers_all_its_modules_and_no_other_family_s():
-    package = Path(gemm.__file__).parent
-    assert package_digest("autotune.kernels.gemm.family") == package_digest("autotune.kernels.gemm")
-    names = {path.name for path in package.rglob("*.py")}
-    assert {"rules.py", "plan.py"} <= names
-    assert (
-        len(
-            {
-                package_digest(name)
-                for name in ("autotune.kernels.gemm", "autotune.kernels.base", "fake_family")
-            }
-        )
-        == 3
-    )
-
-
-def test_the_digest_of_a_family_covers_the_modules_that_families_share(tmp_path, monkeypatch):
-    family, shared, other = (tmp_path / name for name in ("mine/__init__.py", "tiles.py", "other/rules.py"))
-    for path in (family, shared, other):
-        path.parent.mkdir(exist_ok=True)
-        path.write_text("LIMIT = 1")
-    module = ModuleType("autotune.kernels.mine")
-    module.__file__ = str(family)
-    monkeypatch.setitem(sys.modules, module.__name__, module)
-    digest = package_digest.__wrapped__
-    before = digest(module.__name__)
-    other.write_text("LIMIT = 2")
-    assert digest(module.__name__) == before
-    shared.write_text("LIMIT = 2")
-    assert digest(module.__name__) != before
 
 
 def test_a_log_set_aside_can_be_read_but_is_not_resumed(tmp_path):

@@ -9,12 +9,7 @@
 {{ fetch_tiles("min(k_begin + TILE_K, k_last)") }}
     workgroupBarrier();
     var now = 0u;
-//# for i in range(thread_m // 4)
-    var first_a_{{ i }} = tile_a[0][0][{{ quad_m(i) }}];
-//# endfor
-//# for j in range(quads_n)
-    var first_b_{{ j }} = tile_b[0][0][{{ quad_n(j) }}];
-//# endfor
+{{ read_step("var ", "first_a", "first_b", "0", "", 0, tile_k) }}
     for (var k0 = k_begin; k0 < k_end; k0 += TILE_K) {
         let k_after = min(k0 + 2u * TILE_K, k_last);
 //# for i in range(thread_m // 4)
