@@ -350,7 +350,8 @@ class _Tuning:
                 return cache.store(self.root, self.family, new)
             self.notes.append("the cache keeps its earlier winner: this one is not faster beyond noise")
         except CacheUnwritable as error:
-            self.notes.append(f"the result was not stored: {error}")
+            if not any(str(error) in note for note in self.notes):  # told at the start
+                self.notes.append(f"the result was not stored: {error}")
         return None
 
     def _ranked(self) -> list[tuple[Config, Measurement]]:

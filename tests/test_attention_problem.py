@@ -7,9 +7,10 @@ from functools import cache
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from hypothesis import given
+from hypothesis import example, given, reject
 from hypothesis import strategies as st
 from kernel_checks import assert_finished, legal_configs_of, many_examples, roomy_profile
+from msgspec import structs
 from wgsl_text import workgroup_memory, workgroup_size
 
 from autotune import limits, space
@@ -17,6 +18,9 @@ from autotune.cli import cli
 from autotune.errors import InvalidProblem
 from autotune.kernels.attention import ATTENTION, AttentionProblem, Flash, FlashDecode
 from autotune.kernels.attention.strides import strides
+from autotune.model import DTYPE_BYTES
+
+HALF = structs.replace(limits.base_profile(), features=("shader-f16",))
 
 
 def problem(**changes):
@@ -56,19 +60,33 @@ def test_a_plan_needs_what_was_told_without_rendering_and_what_its_text_declares
             assert (f"@binding({buffer.binding}) " in step.wgsl) is (buffer.name in step.buffers)
 
 
+dims = st.integers(1, 256) | st.integers(1, 2000)
+
+
 @given(
     heads=st.sampled_from([1, 6, 32]),
-    seq=st.integers(1, 5000),
-    head_dim=st.integers(1, 256),
-    v_head_dim=st.integers(1, 256),
-    kv_seq=st.integers(1, 5000),
+    kv_heads=st.sampled_from([0, 1]),
+    batch=st.sampled_from([1, 1, 300]),
+    seq=st.integers(1, 8) | st.integers(1, 5000),
+    head_dim=dims,
+    v_head_dim=dims,
+    kv_seq=st.integers(1, 64) | st.integers(1, 5000),
     dtype=st.sampled_from(["f32", "f16"]),
 )
+@example(heads=24, kv_heads=2, batch=1, seq=8, head_dim=1808, v_head_dim=204, kv_seq=1304, dtype="f16")
+@example(heads=21, kv_heads=3, batch=227, seq=7, head_dim=15, v_head_dim=15, kv_seq=7, dtype="f32")
+@example(heads=32, kv_heads=4, batch=270, seq=6, head_dim=16, v_head_dim=475, kv_seq=35, dtype="f16")
 @many_examples
 def test_the_default_is_legal_for_any_problem_within_the_base_limits(**sizes):
-    asked = AttentionProblem(**sizes)
-    profile = roomy_profile()
-    assert list(space.refusals(ATTENTION, asked, ATTENTION.default(asked, None), profile)) == []
+    try:
+        asked = AttentionProblem(**sizes)
+    except InvalidProblem:  # larger than can be indexed
+        reject()
+    config, roomy = ATTENTION.default(asked, None), roomy_profile()
+    assert list(space.refusals(ATTENTION, asked, config, roomy)) == []
+    reasons = list(space.refusals(ATTENTION, asked, config, HALF))
+    own = max(asked.elements().values()) * DTYPE_BYTES[asked.dtype]
+    assert reasons == [] or own > HALF.limits["maxStorageBufferBindingSize"]
 
 
 @pytest.mark.parametrize("name", SHAPES)

@@ -4,7 +4,7 @@ import random
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from msgspec import structs
 from test_gemm import CONFIGS, run, slow
@@ -226,18 +226,26 @@ def test_tint_accepts_every_kind_of_operand_and_epilogue(tint):
     assert tint(texts) == {}
 
 
-SOFTWARE = structs.replace(limits.base_profile(), adapter_type="cpu")
+HALF = structs.replace(limits.base_profile(), features=("shader-f16",))
+SOFTWARE = structs.replace(HALF, adapter_type="cpu")
+GPU = structs.replace(HALF, features=("shader-f16", "subgroups"), adapter_type="discrete", vendor_id=0x10DE)
+F32, F16 = ("f32", "f32"), ("f16", "f16")
+SHARED = GemmProblem(m=1000, n=8, k=2048, batch=2000, transpose_a=True, broadcast_a=True)
 
 
 @settings(max_examples=300, deadline=None)
 @given(
     problem=problems(),
     scale=st.sampled_from([1, 8, 64]),
-    profile=st.sampled_from([limits.base_profile(), SOFTWARE]),
+    types=st.sampled_from([F32, ("f16", "f32"), F16]),
+    profile=st.sampled_from([HALF, SOFTWARE, GPU]),
 )
-def test_the_default_is_a_legal_point_of_the_search_space(problem, scale, profile):
+@example(GemmProblem(m=1, n=64, k=64, transpose_b=True), 1, F16, GPU)  # no subgroup adds sums in f16
+@example(SHARED, 1, F32, HALF)  # sums of all splits would be larger than a buffer
+def test_the_default_is_a_legal_point_of_the_search_space(problem, scale, types, profile):
     sizes = {size: getattr(problem, size) * scale for size in ("m", "n", "k")}
-    larger = structs.replace(problem, **sizes, lda=0, ldb=0, ldc=0)
+    kinds = dict(zip(("dtype", "accumulate"), types, strict=True))
+    larger = structs.replace(problem, **sizes, **kinds, lda=0, ldb=0, ldc=0)
     config = GEMM.default(larger, profile)
     assert list(space.refusals(GEMM, larger, config, profile)) == []
     assert space.point_of(AXES, config) is not None

@@ -764,6 +764,14 @@ def test_a_disk_that_fills_up_costs_the_resume_but_not_the_result(root, monkeypa
     assert len(calls) > 3
 
 
+def test_a_cache_that_cannot_be_written_costs_the_entry_and_is_told_in_one_line(root):
+    root.write_text("")
+    result = run(root / "below a file", FakeRuntime())
+    assert (result.config, result.path) == (FASTEST, None)
+    (line,) = (note for note in result.notes if "--cache-dir" in note)
+    assert line.startswith("nothing can be stored: cannot write to the cache")
+
+
 class Misnamed(Gemm):
     """Calls its data what the plan does not."""
 

@@ -1,6 +1,6 @@
 """A good config without tuning, for any device: legal wherever WebGPU's base limits hold."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import chain
 from typing import Any, Literal
 
@@ -13,6 +13,7 @@ from autotune.kernels.attention.rules import (
     MAX_DECODE_UNROLLED,
     MAX_LOADS,
     decode_loads,
+    decode_results,
 )
 from autotune.kernels.attention.strides import contiguous
 from autotune.limits import BASE_LIMITS
@@ -31,8 +32,9 @@ def default(problem: AttentionProblem, profile: DeviceProfile | None) -> Attenti
     invocations = limits["maxComputeInvocationsPerWorkgroup"]
     vector: Literal[1, 4] = 4 if contiguous(problem) else 1
     few = problem.seq <= DECODE_QUERIES and problem.seq * problem.group <= DECODE_ROWS
-    if few and ceil_div(problem.v_head_dim, 4) <= 128:
-        return _decode(problem, memory, vector)
+    streaming = _decode(problem, limits, vector) if few and ceil_div(problem.v_head_dim, 4) <= 128 else None
+    if streaming is not None:
+        return streaming
     slow = profile is not None and profile.is_cpu  # compiles long texts slowly
     shapes = (
         _flash(problem, vector, unroll=4) if slow else chain(_wide(problem, vector), _flash(problem, vector))
@@ -40,27 +42,33 @@ def default(problem: AttentionProblem, profile: DeviceProfile | None) -> Attenti
     return next(c for c in shapes if flash_bytes(problem, c) <= memory and c.invocations <= invocations)
 
 
-def _decode(p: AttentionProblem, memory: int, vector: Literal[1, 4]) -> FlashDecode:
-    """128 invocations, eight of them a key (fewer where heads are short), and enough splits to fill a GPU."""
+def _decode(p: AttentionProblem, limits: Mapping[str, int], vector: Literal[1, 4]) -> FlashDecode | None:
+    """128 invocations, eight of them a key (fewer where heads are short), and enough splits to fill a GPU.
+    None where heads are too long even for one row and one key at a time, or the results too large to keep."""
     rows: Any = min(_power_of_two_from(p.seq * p.group), 16)
     lanes: Any = max(min(_power_of_two_from(ceil_div(p.head_dim, 4)), 8), 2)
     slots = 128 // lanes
     loads = ceil_div(ceil_div(p.head_dim, 4), lanes)
     unroll: Any = max(min(8, _power_of_two_to(16 // loads)), 1)
     shape: dict[str, Any] = {"lanes_d": lanes, "slots": slots, "prefetch": True, "vector": vector}
+    memory = limits["maxComputeWorkgroupStorageSize"]
     while not _fits(p, FlashDecode(rows=rows, unroll=unroll, steps=1, **shape), memory):
         if unroll > 1:
             unroll //= 2
-        else:
+        elif rows > 1:
             rows //= 2
+        else:
+            return None
     others = p.batch * p.kv_heads * ceil_div(p.seq * p.group, rows)
     tiles = ceil_div(p.kv_seq, slots * unroll)
-    steps = max(_power_of_two_to(min(tiles * others // WANTED, 64)), 1)
-    return FlashDecode(rows=rows, unroll=unroll, steps=steps, **shape)
+    steps = _power_of_two_to(min(tiles * others // WANTED, p.kv_seq // (slots * unroll), 64))
+    config = FlashDecode(rows=rows, unroll=unroll, steps=steps, **shape)
+    room = min(limits["maxStorageBufferBindingSize"], limits["maxBufferSize"])
+    return config if decode_results(p, config.parameters()) <= room else None
 
 
 def _fits(p: AttentionProblem, config: FlashDecode, memory: int) -> bool:
-    """Whether workgroup memory holds it and its text stays short; with one row and one key it always does."""
+    """Whether workgroup memory holds it and its text stays short."""
     loads = sum(decode_loads(p, config.parameters()))
     short = loads <= MAX_LOADS and config.rows * loads <= MAX_DECODE_UNROLLED
     return short and decode_bytes(p, config) <= memory

@@ -252,6 +252,12 @@ def decode_loads(p: AttentionProblem, c: Parameters) -> tuple[int, int]:
     return loads_d * c["unroll"], ceil_div(c["slots"] * c["unroll"], value_slots)
 
 
+def decode_results(p: AttentionProblem, c: Parameters) -> int:
+    """Bytes that the results of the splits of flash_decode take."""
+    splits = ceil_div(p.kv_seq, c["slots"] * c["unroll"] * c["steps"])
+    return splits * p.batch * p.heads * p.seq * ceil_div(p.v_head_dim, 4) * 16
+
+
 DECODE_RULES = (
     *VECTOR_RULES,
     Rule(
@@ -298,10 +304,6 @@ DECODE_RULES = (
     Rule(
         ("slots", "unroll", "steps"),
         "results of the splits are larger than WGSL can index",
-        lambda p, c: (
-            ceil_div(p.kv_seq, c["slots"] * c["unroll"] * c["steps"])
-            * (p.batch * p.heads * p.seq * (ceil_div(p.v_head_dim, 4) * 16))
-            < BYTES_LIMIT
-        ),
+        lambda p, c: decode_results(p, c) < BYTES_LIMIT,
     ),
 )

@@ -7,7 +7,8 @@ from autotune.kernels.gemm.configs import Blocked, GemmConfig, Gemv, SplitK
 from autotune.kernels.gemm.problem import GemmProblem
 from autotune.kernels.gemm.rules import vec4_possible
 from autotune.kernels.gemm.streaming import FEW, along, larger, vec4_rows
-from autotune.model import DeviceProfile
+from autotune.limits import BASE_LIMITS
+from autotune.model import DTYPE_BYTES, DeviceProfile
 
 FULL = 128
 """Workgroups of 64 invocations; with no more than these a large GPU has idle cores, and K is split."""
@@ -139,7 +140,8 @@ def _gemv(problem: GemmProblem, profile: DeviceProfile | None) -> Gemv:
             # two staged rows of four groups would be 16 KiB by themselves
             unroll_k = 2 if rows == 2 and chosen["staging"] == "workgroup" else 4
             chosen |= {**wide, "threads_k": 128, "unroll_k": unroll_k}
-        if profile is not None and not on_cpu and "subgroups" in profile.features:
+        exchanged = problem.accumulate == "f32" and profile is not None and "subgroups" in profile.features
+        if exchanged and not on_cpu:
             chosen["reduce"] = "subgroup"
     elif rows <= 2:
         lanes_n = 8 if many or half else 4
@@ -149,5 +151,7 @@ def _gemv(problem: GemmProblem, profile: DeviceProfile | None) -> Gemv:
         if not on_cpu:
             workgroups = problem.batch * ceil_div(lines, 128) * ceil_div(few, 8)
             wanted = max(WANTED // workgroups, problem.k // 256)
-            chosen |= {"splits": _power_of_two(min(wanted, problem.k // 128, 32)), "staging": "workgroup"}
+            sums = problem.batch * problem.m * problem.n * DTYPE_BYTES[problem.accumulate]
+            most = min(problem.k // 128, 32, BASE_LIMITS["maxStorageBufferBindingSize"] // sums)
+            chosen |= {"splits": _power_of_two(min(wanted, most)), "staging": "workgroup"}
     return Gemv(**chosen)
