@@ -19,6 +19,7 @@
 //   subgroups      subgroups of a workgroup, e.g. 4; together they have subgroups · rows queries
 //   rows           queries of a subgroup, a multiple of m, e.g. 16
 //   tile_kv        keys of a step, a multiple of n and k, e.g. 64
+//   parts_v        workgroups that share the columns of V, each with all scores, e.g. 1: wide heads take many registers
 //   row_lanes      lanes that share a row in the softmax, e.g. 2; with more rows than lanes they take several in turn
 //   q_from         registers: fragments of Q stay there; workgroup: Q stays in workgroup memory
 //   k_from, v_from workgroup: the tile passes through workgroup memory, for all subgroups; storage: fragments come
@@ -35,9 +36,10 @@
 //# set lanes = subgroup_size
 //# set invocations = subgroups * subgroup_size
 //# set depth = (head_dim + k - 1) // k * k
-//# set width = (v_head_dim + n - 1) // n * n
+//# set width = (v_head_dim + n * parts_v - 1) // (n * parts_v) * n
 //# set k_staged = k_from == "workgroup"
 //# set v_staged = v_from == "workgroup"
+//# set v0 = "v0 + " if parts_v > 1 else ""
 //# set halves = scores == "f16"
 //# set at_once = lanes // row_lanes
 //# set turns = rows // at_once
@@ -74,7 +76,7 @@ const ROWS = {{ rows }}u;
 const TILE_Q = {{ subgroups * rows }}u;
 const TILE_KV = {{ tile_kv }}u;
 const DEPTH = {{ depth }}u;  // elements of a row of Q and K, to whole fragments
-const WIDTH = {{ width }}u;  // columns of V and O, to whole fragments
+const WIDTH = {{ width }}u;  // columns of V and O that a workgroup has, to whole fragments
 const ROW_LANES = {{ row_lanes }}u;
 const SLACK = {{ slack }}.0;
 const BESIDE = {{ at_once }}u;  // rows that a subgroup's lanes take side by side: {{ lanes }} / {{ row_lanes }}
@@ -120,19 +122,22 @@ fn main(
 ) {
     // Which queries of which head. The whole workgroup leaves together past the end.
     let tiles_q = (sizes.seq + TILE_Q - 1u) / TILE_Q;
-    let heads = sizes.heads * sizes.batch;
+    let heads = sizes.heads * sizes.batch{{ " * %du" % parts_v if parts_v > 1 }};
     let id = linear_workgroup(workgroup, grid);
     if (id >= tiles_q * heads) { return; }
 //# if causal
     // Later queries see more keys. Those of all heads come first, so that no core is left with a long one at the
     // end. (Longest processing time first: Graham, "Bounds on multiprocessing timing anomalies", 1969.)
     let q0 = (tiles_q - 1u - id / heads) * TILE_Q;
-    let head = id % heads % sizes.heads;
-    let batch = id % heads / sizes.heads;
+    let place_in_heads = id % heads;
 //# else
     let q0 = id % tiles_q * TILE_Q;
-    let head = id / tiles_q % sizes.heads;
-    let batch = id / tiles_q / sizes.heads;
+    let place_in_heads = id / tiles_q;
+//# endif
+    let head = place_in_heads % sizes.heads;
+    let batch = place_in_heads / sizes.heads{{ " % sizes.batch" if parts_v > 1 }};
+//# if parts_v > 1
+    let v0 = place_in_heads / (sizes.heads * sizes.batch) * WIDTH;
 //# endif
     let place = place_of(batch, head);
     let k_begin = k_start(batch, head / sizes.group);
@@ -194,7 +199,7 @@ fn main(
 
     for (var kv0 = kv_begin; kv0 < kv_end; kv0 += TILE_KV) {
 //# if ahead == "scores"
-{{ fetch("v", tile_kv, width, "kv0") if v_staged }}
+{{ fetch("v", tile_kv, width, "kv0", v0) if v_staged }}
 {{ fetch("k", tile_kv, depth, "(kv0 + TILE_KV)") if k_staged }}
 //# endif
         // S = Q·Kᵀ. (A matrix that is only declared is not zero again in the next turn of a loop.)
@@ -218,7 +223,7 @@ fn main(
 //# endfor
 //# endfor
 //# if ahead == "softmax"
-{{ fetch("v", tile_kv, width, "kv0") if v_staged }}
+{{ fetch("v", tile_kv, width, "kv0", v0) if v_staged }}
 {{ fetch("k", tile_kv, depth, "(kv0 + TILE_KV)") if k_staged }}
 //# endif
         workgroupBarrier();
@@ -226,7 +231,7 @@ fn main(
 //# include "attention/matrix_softmax.wgsl"
 
 //# if ahead == "no"
-{{ fetch("v", tile_kv, width, "kv0") if v_staged }}
+{{ fetch("v", tile_kv, width, "kv0", v0) if v_staged }}
 {{ fetch("k", tile_kv, depth, "(kv0 + TILE_KV)") if k_staged }}
 //# endif
 {{ commit("v", tile_kv, width) if v_staged }}
@@ -267,7 +272,7 @@ fn main(
     shrink_{{ t }} = share(m_{{ t }}, l_{{ t }});
 //# endif
 //# if lse
-    if (part == 0u && q0 + row + {{ t }}u * BESIDE <= last_row) {
+    if (part == 0u && {{ "v0 == 0u && " if parts_v > 1 }}q0 + row + {{ t }}u * BESIDE <= last_row) {
         lse[(batch * sizes.heads + head) * sizes.seq + q0 + row + {{ t }}u * BESIDE] = log_sum(m_{{ t }}, l_{{ t }});
     }
 //# endif
@@ -275,7 +280,7 @@ fn main(
     workgroupBarrier();
 {% call(t, j, at) through_strip(reload=false) %}
     if (q0 + row + {{ t }}u * BESIDE <= last_row) {
-        store_o(o_row(batch, head, q0 + row + {{ t }}u * BESIDE), {{ j }}, shrink_{{ t }} * strip_s[{{ at }}]);
+        store_o(o_row(batch, head, q0 + row + {{ t }}u * BESIDE), {{ v0 }}{{ j }}, shrink_{{ t }} * strip_s[{{ at }}]);
     }
 {% endcall %}
 }

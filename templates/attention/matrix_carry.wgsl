@@ -10,13 +10,13 @@ quotients and remainders of the invocation's number is one that Tint proves to b
     var fetched_{{ x }}_{{ s }} = vec4<f16>();
 //# endfor
 {% endmacro %}
-{% macro fetch(x, count, columns, kv0) %}
+{% macro fetch(x, count, columns, kv0, first="") %}
         // Memory -> registers: a tile of {{ x | upper }}. Keys past the end are the last one again; they are masked.
 //# for s in range(steps(count, columns) | int)
         {
             let piece = {{ piece(s) }};
             let key = min({{ kv0 }} + piece / {{ columns // 4 }}u, last_key);
-            fetched_{{ x }}_{{ s }} = load_{{ x }}({{ x }}_begin + key * sizes.{{ x }}_row, piece % {{ columns // 4 }}u * 4u);
+            fetched_{{ x }}_{{ s }} = load_{{ x }}({{ x }}_begin + key * sizes.{{ x }}_row, {{ first }}piece % {{ columns // 4 }}u * 4u);
         }
 //# endfor
 {% endmacro %}

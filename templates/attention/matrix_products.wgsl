@@ -43,7 +43,7 @@ the right is loaded once for all the fragments below each other that it meets.
 //# if v_staged
             let right_{{ c }} = subgroupMatrixLoad<Right, row_major>(&tile_of_v, {{ key }} * PITCH_V + {{ c * n // 4 }}u, PITCH_V);
 //# else
-            let right_{{ c }} = subgroupMatrixLoad<Right, row_major>(&{{ name_of["v"] }}, (v_begin + (kv0 + {{ key }}) * sizes.v_row) / 4u + {{ c * n // 4 }}u, sizes.v_row / 4u);
+            let right_{{ c }} = subgroupMatrixLoad<Right, row_major>(&{{ name_of["v"] }}, ({{ v0 }}v_begin + (kv0 + {{ key }}) * sizes.v_row) / 4u + {{ c * n // 4 }}u, sizes.v_row / 4u);
 //# endif
 //# for r in range(blocks)
             o_{{ r }}_{{ c }} = subgroupMatrixMultiplyAccumulate(left_{{ r }}, right_{{ c }}, o_{{ r }}_{{ c }});

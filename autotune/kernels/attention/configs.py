@@ -96,6 +96,7 @@ class FlashSubgroupMatrix(Config, frozen=True, kw_only=True, tag="flash_subgroup
     subgroups: Annotated[int, Meta(ge=1, le=32)]
     rows: Annotated[int, Meta(ge=4, le=128)]
     tile_kv: Annotated[int, Meta(ge=8, le=256)]
+    parts_v: Annotated[int, Meta(ge=1, le=8)]
     row_lanes: Literal[1, 2, 4, 8]
     q_from: Literal["registers", "workgroup"]
     k_from: Literal["workgroup", "storage"]
@@ -115,6 +116,11 @@ class FlashSubgroupMatrix(Config, frozen=True, kw_only=True, tag="flash_subgroup
     def tile_q(self) -> int:
         """Queries of a workgroup."""
         return self.subgroups * self.rows
+
+    @property
+    def whole_keys(self) -> int:
+        """What the number of keys must be a multiple of: fragments straight from memory take whole tiles."""
+        return self.tile_kv if "storage" in (self.k_from, self.v_from) else 1
 
 
 AttentionConfig = Naive | Flash | FlashDecode | FlashSubgroupMatrix

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, get_args
 from msgspec import structs
 
 from autotune.errors import InvalidProblem
+from autotune.expression import ceil_div
 from autotune.kernels import matrices
 from autotune.kernels.attention.configs import (
     AttentionConfig,
@@ -189,6 +190,7 @@ class Attention(Family):
             case FlashDecode():
                 queries, keys = max(config.rows // problem.group, 1), config.split
         square = problem.packed
+        whole = config.whole_keys if isinstance(config, FlashSubgroupMatrix) else 1
         most = DECODE_ROWS // problem.group if isinstance(config, FlashDecode) else MAX_SIZE
         found: list[Problem] = []
         for seq, kv_seq in (
@@ -197,7 +199,8 @@ class Attention(Family):
             (2 * queries + 3, 3 * keys),
             (1, keys + 1),
         ):
-            rows = min(max(seq, kv_seq), most) if square else seq
+            length = ceil_div(max(seq, kv_seq) if square else kv_seq, whole) * whole
+            rows = min(length, most) if square else seq
             found.append(
                 structs.replace(
                     problem,
@@ -205,8 +208,8 @@ class Attention(Family):
                     kv_heads=min(problem.kv_heads, 2),
                     heads=min(problem.kv_heads, 2) * min(problem.group, 4),
                     seq=rows,
-                    kv_seq=rows if square else kv_seq,
-                    capacity=rows if square else kv_seq + (5 if problem.capacity > problem.kv_seq else 0),
+                    kv_seq=rows if square else length,
+                    capacity=rows if square else length + (5 if problem.capacity > problem.kv_seq else 0),
                 )
             )
         return [near for near in found if near != problem]

@@ -18,6 +18,8 @@ MAX_SCORES = 64
 """Scores that a lane may have in registers in the softmax."""
 MAX_UNROLLED = 640
 """Products of two matrices, and vec4s of scores and of O that a lane takes, written out."""
+MIN_COLUMNS = 64
+"""Of V, below which a workgroup does not repeat all scores for a part of them."""
 MAX_FETCHED = 48
 """vec4s of f16 that may wait in registers for the next tile."""
 
@@ -34,9 +36,9 @@ def depth(p: AttentionProblem, c: Parameters) -> int:
 
 
 def width(p: AttentionProblem, c: Parameters) -> int:
-    """Columns of V and O, to whole matrices."""
+    """Columns of V and O that a workgroup has, to whole matrices."""
     n = extents(c["matrix"])[1]
-    return ceil_div(p.v_head_dim, n) * n
+    return ceil_div(p.v_head_dim, n * c["parts_v"]) * n
 
 
 def matrix_bytes(problem: AttentionProblem, config: FlashSubgroupMatrix) -> int:
@@ -61,7 +63,7 @@ def matrix_context(problem: AttentionProblem, config: FlashSubgroupMatrix) -> di
     m, n, k = extents(config.matrix)
     guards = {
         "guard_d": depth(problem, c) > problem.head_dim,
-        "guard_v": width(problem, c) > problem.v_head_dim,
+        "guard_v": width(problem, c) * config.parts_v > problem.v_head_dim,
     }
     return {"m": m, "n": n, "k": k, "tiles": True} | guards
 
@@ -78,13 +80,10 @@ def sums_in_f16(profile: DeviceProfile) -> tuple[Rule, ...]:
     )
 
 
-def _straight(p: AttentionProblem, c: Parameters, x: str) -> bool:
-    """Whether fragments of K or V may come straight from memory: every tile and row whole, nothing behind
-    the keys that an entry has."""
-    whole = depth(p, c) == p.head_dim if x == "k" else width(p, c) == p.v_head_dim
-    return c[f"{x}_from"] == "workgroup" or (
-        whole and contiguous(p) and not p.lengths and p.kv_seq % c["tile_kv"] == 0
-    )
+def _whole_tiles(p: AttentionProblem, c: Parameters) -> bool:
+    """Whether fragments may come straight from memory: tiles are whole, and nothing lies behind the keys that
+    an entry has."""
+    return contiguous(p) and not p.lengths and p.kv_seq % c["tile_kv"] == 0
 
 
 def _registers(p: AttentionProblem, c: Parameters) -> int:
@@ -158,17 +157,25 @@ MATRIX_RULES = (
     Rule(
         ("matrix", "tile_kv", "k_from"),
         "K straight from memory takes whole tiles and rows",
-        lambda p, c: _straight(p, c, "k"),
+        lambda p, c: c["k_from"] == "workgroup" or (_whole_tiles(p, c) and depth(p, c) == p.head_dim),
     ),
     Rule(
-        ("matrix", "tile_kv", "v_from"),
+        ("matrix", "tile_kv", "parts_v", "v_from"),
         "V straight from memory takes whole tiles and rows",
-        lambda p, c: _straight(p, c, "v"),
+        lambda p, c: (
+            c["v_from"] == "workgroup" or (_whole_tiles(p, c) and width(p, c) * c["parts_v"] == p.v_head_dim)
+        ),
     ),
     Rule(
         ("k_from", "v_from", "ahead"),
         "nothing to load ahead",
         lambda _, c: c["ahead"] == "no" or "workgroup" in (c["k_from"], c["v_from"]),
+        needed=False,
+    ),
+    Rule(
+        ("matrix", "parts_v"),
+        "few columns of V need not be shared",
+        lambda p, c: c["parts_v"] == 1 or width(p, c) >= MIN_COLUMNS,
         needed=False,
     ),
     Rule(
@@ -184,19 +191,19 @@ MATRIX_RULES = (
     ),
     mostly_full("tile_kv", "keys", lambda p: p.kv_seq),
     Rule(
-        ("matrix", "subgroup_size", "rows", "tile_kv", "q_from", "scores"),
+        ("matrix", "subgroup_size", "rows", "tile_kv", "parts_v", "q_from", "scores"),
         "too many registers a lane",
         lambda p, c: _registers(p, c) <= MAX_REGISTERS,
         needed=False,
     ),
     Rule(
-        ("matrix", "subgroup_size", "subgroups", "tile_kv", "k_from", "v_from"),
+        ("matrix", "subgroup_size", "subgroups", "tile_kv", "parts_v", "k_from", "v_from"),
         "too much to carry to workgroup memory at a time",
         lambda p, c: _fetched(p, c) <= MAX_FETCHED,
         needed=False,
     ),
     Rule(
-        ("matrix", "subgroup_size", "rows", "tile_kv", "unroll"),
+        ("matrix", "subgroup_size", "rows", "tile_kv", "parts_v", "unroll"),
         "too much unrolled code",
         lambda p, c: _unrolled(p, c) <= MAX_UNROLLED,
         needed=False,

@@ -77,7 +77,7 @@ def _matrix_resources(problem: AttentionProblem, c: FlashSubgroupMatrix) -> Reso
     return Resources(
         workgroup_size=(c.invocations, 1, 1),
         workgroup_bytes=matrix_bytes(problem, c),
-        workgroups=problem.batch * problem.heads * ceil_div(problem.seq, c.tile_q),
+        workgroups=problem.batch * problem.heads * c.parts_v * ceil_div(problem.seq, c.tile_q),
         binding_bytes=_data_bytes(problem),
         features=_features(problem, c),
         subgroup_size=c.subgroup_size,
@@ -350,7 +350,7 @@ def _matrix_step(p: AttentionProblem, c: FlashSubgroupMatrix) -> _Step:
         (),
         workgroup_size=(c.invocations, 1, 1),
         workgroup_bytes=matrix_bytes(p, c),
-        workgroups={"mul": ["batch", "heads", {"ceilDiv": ["seq", c.tile_q]}]},
+        workgroups={"mul": ["batch", "heads", c.parts_v, {"ceilDiv": ["seq", c.tile_q]}]},
         context=matrix_context(p, c),
         subgroup_size=c.subgroup_size,
         subgroup_matrix=units_of(c),
@@ -403,6 +403,6 @@ def _multiples(problem: AttentionProblem, config: AttentionConfig) -> dict[str, 
     """Sizes that must stay multiples: strides of what an access moves, and whole tiles of keys where no load
     may ask."""
     found = dict.fromkeys(strides(problem), 4) if vector_of(config) == 4 else {}
-    if isinstance(config, FlashSubgroupMatrix) and "storage" in (config.k_from, config.v_from):
-        found["kv_seq"] = config.tile_kv
+    if isinstance(config, FlashSubgroupMatrix) and config.whole_keys > 1:
+        found["kv_seq"] = config.whole_keys
     return found
