@@ -226,7 +226,8 @@ fn main(
     let k_last = k_begin + (max(k_end, k_begin + 1u) - k_begin - 1u) / TILE_K * TILE_K;
 {{ fetch_tiles("k_begin") }}
 {{ commit_tiles("0u") }}
-{{ fetch_tiles("min(k_begin + TILE_K, k_last)") }}
+    let k_second = min(k_begin + TILE_K, k_last);
+{{ fetch_tiles("k_second") }}
     workgroupBarrier();
     var now = 0u;
     for (var k0 = k_begin; k0 < k_end; k0 += TILE_K) {

@@ -78,7 +78,7 @@ Word({% for i in range(per // op.unit) %}{{ "e%d" % i if op.unit * word != 2 * p
 //# set count = pieces(op) | int
 //# for s in range(steps(op) | int)
 //# if s == 0 or invocations % row != 0
-    let {{ op.x }}_piece_{{ s }} = {{ "invocation % %du" % count if count < invocations else "invocation" if s == 0 else "invocation + %du" % (s * invocations) }};
+    let {{ op.x }}_piece_{{ s }} = {{ "invocation %% %du" % count if count < invocations else "invocation" if s == 0 else "invocation + %du" % (s * invocations) }};
     let {{ op.x }}_row_{{ s }} = {{ op.x }}_piece_{{ s }} / {{ row }}u;
     let {{ op.x }}_word_{{ s }} = {{ op.x }}_piece_{{ s }} % {{ row }}u;
     let {{ op.x }}_place_{{ s }} = {{ op.place }} + {{ op.x }}_row_{{ s }} * {{ op.pitch }} + {{ op.x }}_word_{{ s }};

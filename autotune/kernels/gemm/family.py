@@ -20,7 +20,7 @@ from autotune.kernels.gemm.configs import (
     vector_of,
 )
 from autotune.kernels.gemm.default import default
-from autotune.kernels.gemm.matrix import MATRIX_RULES
+from autotune.kernels.gemm.matrix import MATRIX_RULES, steps
 from autotune.kernels.gemm.plan import plan, resources
 from autotune.kernels.gemm.problem import GemmProblem, check_problem, label
 from autotune.kernels.gemm.rules import BLOCKED_RULES, GEMV_RULES, SPLIT_K_RULES
@@ -146,6 +146,8 @@ class Gemm(Family):
         rows_by = v if problem.transpose_a else 1  # what stays a multiple for vec4 accesses
         cols_by = 1 if problem.transpose_b else v
         depth = max(depth_of(config), 4)
+        if isinstance(config, MatrixUnits):  # or for whole words, or whole tiles
+            rows_by, cols_by, v = steps(problem, config)
         shapes = (
             (rows + rows_by, cols + cols_by, depth + v),
             (max(rows - rows_by, rows_by), max(cols - cols_by, cols_by), max(depth - v, v)),

@@ -107,18 +107,30 @@ def context(problem: GemmProblem, config: MatrixUnits) -> dict[str, Any]:
     }
 
 
+def steps(problem: GemmProblem, config: MatrixUnits) -> tuple[int, int, int]:
+    """What M, N and K must stay multiples of: what an access moves along rows of A, B and C, and whole tiles
+    of what comes straight from memory.
+    """
+    unit_of = units(problem, config.matrix)
+    along = {"m": 1, "n": store_vector(problem), "k": 1}
+    for x, column in (("a", "m" if problem.transpose_a else "k"), ("b", "k" if problem.transpose_b else "n")):
+        along[column] = max(along[column], unit_of[x])
+    for across, origin in (("m", config.a_from), ("n", config.b_from)):
+        if origin == "memory":
+            along |= {across: getattr(config, f"tile_{across}"), "k": config.tile_k}
+    return along["m"], along["n"], along["k"]
+
+
+def store_vector(problem: GemmProblem) -> int:
+    """Elements of C that one store moves."""
+    return 1 if problem.n % 4 or problem.ldc % 4 else 4
+
+
 def multiples(problem: GemmProblem, config: MatrixUnits) -> dict[str, int]:
-    """Sizes that must stay multiples: rows of what an access moves, and whole tiles where no load may ask."""
-    found: dict[str, int] = {}
-    columns = {"a": "m" if problem.transpose_a else "k", "b": "k" if problem.transpose_b else "n"}
-    for x, count in units(problem, config.matrix).items():
-        for name in (columns[x], f"ld{x}"):
-            found[name] = max(found.get(name, 1), count)
-    if problem.k % config.tile_k == 0:
-        found["k"] = max(found.get("k", 1), config.tile_k)
-    for x, across, tile in (("a", "m", config.tile_m), ("b", "n", config.tile_n)):
-        if getattr(config, f"{x}_from") == "memory":
-            found[across] = max(found.get(across, 1), tile)
+    """Sizes that must stay multiples, where K is cut into whole tiles of these too."""
+    m, n, k = steps(problem, config)
+    found = {"m": m, "n": n, "k": config.tile_k if problem.k % config.tile_k == 0 else k}
+    found |= {f"ld{x}": count for x, count in units(problem, config.matrix).items()}
     return {name: count for name, count in found.items() if count > 1}
 
 

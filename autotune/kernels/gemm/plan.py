@@ -205,9 +205,11 @@ def _vectors(problem: GemmProblem, config: GemmConfig) -> dict[str, int]:
 
 def _store_vector(problem: GemmProblem, config: GemmConfig) -> int:
     """Elements of C that one store moves: as many as loads, where invocations have neighbours along N."""
+    if isinstance(config, MatrixUnits):
+        return matrix.store_vector(problem)
     if problem.n % 4 or problem.ldc % 4 or (isinstance(config, Gemv) and not _quads(problem, config)):
         return 1
-    return 4 if isinstance(config, MatrixUnits) else vector_of(config)
+    return vector_of(config)
 
 
 def _quads(problem: GemmProblem, config: GemmConfig) -> bool:
@@ -227,17 +229,13 @@ def _multiples(problem: GemmProblem, config: GemmConfig, vectors: dict[str, int]
     names = {
         name for x, column in _columns(problem).items() if vectors[x] == 4 for name in (column, f"ld{x}")
     }
-    found = {name: 4 for name in _sizes(problem) if name in names}
+    found = dict.fromkeys(names, 4)
     if isinstance(config, MatrixUnits):
         of_operands = matrix.multiples(problem, config)
-        return {
-            name: max(found.get(name, 1), of_operands.get(name, 1))
-            for name in _sizes(problem)
-            if name in found or name in of_operands
-        }
+        found |= {name: max(count, found.get(name, 1)) for name, count in of_operands.items()}
     if isinstance(config, Blocked) and _whole_k(problem, config):
         found["k"] = config.tile_k
-    return found
+    return {name: found[name] for name in _sizes(problem) if name in found}
 
 
 def _main_pass(
