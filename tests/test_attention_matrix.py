@@ -143,6 +143,7 @@ def test_matrices_straight_from_memory_are_right_where_tiles_are_whole(matrix_ru
         asked = asked_for(config, **changes)
         assert ATTENTION.unfit(asked, config) is None
         assert run(matrix_runtime, asked, config) is None
+    assert "straight from memory" in ATTENTION.unfit(asked, scalar(config))
     for changes in ({"kv_seq": 41}, {"kv_seq": 40, "lengths": True}, {"kv_seq": 40, "head_dim": 12}):
         assert "straight from memory" in ATTENTION.unfit(asked_for(config, **changes), config)
     assert ATTENTION.plan(asked, config, specialize=False).multiples["kv_seq"] == 8
@@ -303,18 +304,29 @@ def test_a_device_without_the_shape_the_lanes_or_f16_sums_is_told_so():
 
 
 def test_every_kind_of_text_is_valid_for_tint_within_the_base_limits(tint):
-    """The null adapter's subgroups may have 128 lanes: workgroups are a multiple of that."""
+    """As a GPU would get them. The null adapter's subgroups may have 128 lanes: workgroups are a multiple."""
     texts = {}
-    wide = {
-        name: structs.replace(config, subgroups=16 // (config.rows // 8))
-        for name, config in {**CONFIGS, **STRAIGHT}.items()
+    large = {
+        "matrix": "16x16x16",
+        "subgroup_size": 32,
+        "subgroups": 4,
+        "rows": 16,
+        "tile_kv": 16,
+        "row_lanes": 2,
     }
-    for (name, config), (index, kind) in product(wide.items(), enumerate({**FEATURES, **ODD})):
-        chosen = scalar(config) if kind in ODD else config
+    taller = {"subgroup_size": 64, "subgroups": 2, "rows": 32}
+    for (name, config), (index, kind) in product(
+        {**CONFIGS, **STRAIGHT}.items(), enumerate({**FEATURES, **ODD})
+    ):
+        chosen = structs.replace(config, **large | (taller if name == "tall" else {}))
+        chosen = scalar(chosen) if kind in ODD else chosen
         asked = asked_for(chosen, **{**FEATURES, **ODD}[kind])
+        if name in STRAIGHT:
+            asked = structs.replace(asked, head_dim=16, v_head_dim=32, kv_seq=48, capacity=50, layout="bhsd")
         if ATTENTION.unfit(asked, chosen) is None:
             plan = ATTENTION.plan(asked, chosen, specialize=index % 3 == 0)
             texts[f"{name} {kind}"] = plan.passes[0].wgsl
+    assert len(texts) > 100
     for head_dim, seq in product((3, 40, 64, 72, 80), (64, 4096)):
         asked = AttentionProblem(heads=8, kv_heads=2, seq=seq, head_dim=head_dim, dtype="f16")
         config = ATTENTION.default(asked, gpu())

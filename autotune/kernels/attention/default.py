@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from autotune.expression import ceil_div
 from autotune.kernels.attention.configs import AttentionConfig, Flash, FlashDecode, FlashSubgroupMatrix
-from autotune.kernels.attention.matrix import MATRIX_RULES, sums_in_f16
+from autotune.kernels.attention.matrix import MATRIX_RULES
 from autotune.kernels.attention.plan import decode_bytes, flash_bytes, resources
 from autotune.kernels.attention.problem import AttentionProblem
 from autotune.kernels.attention.rules import (
@@ -82,8 +82,8 @@ def _on_matrix_units(
     few queries or keys."""
     if min(p.seq, p.kv_seq) <= MATRIX_EXTENT:
         return
-    rules = (*MATRIX_RULES, *sums_in_f16(profile))
-    tiles = ((4, 64, 1), (4, 32, 1), (4, 32, 2), (2, 32, 2), (1, 16, 4))
+    short = p.accumulate == "f16"
+    tiles = ((4, 64, 1), (4, 32, 1), (4, 32, 2), (2, 32, 1), (2, 32, 2), (1, 16, 1), (1, 16, 4))
     for shape in shapes_of(profile, "f16", "f32"):
         for subgroups, tile_kv, parts_v in tiles:
             rows = max(extents(shape)[0], 16)
@@ -100,12 +100,12 @@ def _on_matrix_units(
                 k_from="workgroup",
                 v_from="workgroup",
                 ahead="scores",
-                scores=p.accumulate,
+                scores="f16" if short and shape in shapes_of(profile, "f16", "f16") else "f32",
                 unroll=True,
                 slack=8,
                 vector=vector,
             )
-            broken = any(not rule.holds(p, config.parameters()) for rule in rules)
+            broken = any(not rule.holds(p, config.parameters()) for rule in MATRIX_RULES)
             if not broken and next(refusals(resources(p, config), profile), None) is None:
                 yield config
 

@@ -6,7 +6,6 @@ from autotune.expression import ceil_div
 from autotune.kernels.attention.configs import FlashSubgroupMatrix
 from autotune.kernels.attention.problem import AttentionProblem
 from autotune.kernels.attention.rules import VECTOR_RULES
-from autotune.kernels.attention.strides import contiguous
 from autotune.kernels.base import Parameters, Rule
 from autotune.kernels.matrices import extents, matrix_of, shapes_of
 from autotune.kernels.tiles import mostly_full
@@ -81,9 +80,9 @@ def sums_in_f16(profile: DeviceProfile) -> tuple[Rule, ...]:
 
 
 def _whole_tiles(p: AttentionProblem, c: Parameters) -> bool:
-    """Whether fragments may come straight from memory: tiles are whole, and nothing lies behind the keys that
-    an entry has."""
-    return contiguous(p) and not p.lengths and p.kv_seq % c["tile_kv"] == 0
+    """Whether fragments may come straight from memory, in vec4s: tiles are whole, and nothing lies behind the
+    keys that an entry has."""
+    return c["vector"] == 4 and not p.lengths and p.kv_seq % c["tile_kv"] == 0
 
 
 def _registers(p: AttentionProblem, c: Parameters) -> int:
@@ -155,12 +154,12 @@ MATRIX_RULES = (
         lambda p, c: c["scores"] == "f32" or p.accumulate == "f16",
     ),
     Rule(
-        ("matrix", "tile_kv", "k_from"),
+        ("vector", "matrix", "tile_kv", "k_from"),
         "K straight from memory takes whole tiles and rows",
         lambda p, c: c["k_from"] == "workgroup" or (_whole_tiles(p, c) and depth(p, c) == p.head_dim),
     ),
     Rule(
-        ("matrix", "tile_kv", "parts_v", "v_from"),
+        ("vector", "matrix", "tile_kv", "parts_v", "v_from"),
         "V straight from memory takes whole tiles and rows",
         lambda p, c: (
             c["v_from"] == "workgroup" or (_whole_tiles(p, c) and width(p, c) * c["parts_v"] == p.v_head_dim)
