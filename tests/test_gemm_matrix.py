@@ -225,7 +225,7 @@ def test_a_wrong_text_is_found_out(matrix_runtime, name):
 
 
 def some_configs(problem, profile, count, fits):
-    """Configs by chance that are legal for a problem on a device, of the shipped space without its minor axes."""
+    """Configs by chance that are legal for a problem on a device; minor axes at few of their values."""
     few = {"variant": {"subgroup_matrix"}, "group_m": {"8"}, "splits": {"1"}}
     split = {"variant": {"subgroup_matrix"}, "group_m": {"1"}, "splits": {"2"}, "pad": {"1"}}
     found = []
@@ -244,7 +244,7 @@ def legal_configs(ragged):
     """Configs of the shipped space for lavapipe, without those that it compiles for half a minute."""
     problem = f16(63, 63, 511) if ragged else f16(64, 64, 512)
     return some_configs(
-        problem, LAVAPIPE, 400, lambda c: c.tile_m * c.tile_n * c.tile_k <= 16 * 8**3 * subgroups(c)
+        problem, LAVAPIPE, 400, lambda c: c.tile_m * c.tile_n * c.tile_k <= 8 * 8**3 * subgroups(c)
     )
 
 
@@ -263,7 +263,7 @@ def cases(draw):
     return config, f16(m, n, k, accumulate=accumulate, **turned(transposed), **extra)
 
 
-@few_examples(12)
+@few_examples(6)
 @given(case=cases(), integers=st.booleans())
 def test_legal_configs_are_right_at_any_shape(matrix_runtime, case, integers):
     config, problem = case

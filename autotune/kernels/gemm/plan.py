@@ -1,5 +1,7 @@
 """From (problem, config) to passes, buffers and what they need of a device."""
 
+from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 from autotune.expression import ceil_div, evaluate
@@ -186,7 +188,8 @@ def _epilogue_buffers(problem: GemmProblem) -> list[str]:
     return [name for name in ("bias", "residual") if getattr(problem, name)]
 
 
-def _sizes_in_bytes(problem: GemmProblem, splits: int) -> dict[str, int]:
+@lru_cache(maxsize=64)  # an enumeration asks for the same few a hundred thousand times
+def _sizes_in_bytes(problem: GemmProblem, splits: int) -> Mapping[str, int]:
     sizes = _sizes(problem)
     return {
         buffer.name: evaluate({"mul": list(buffer.shape)}, sizes) * DTYPE_BYTES[buffer.element]
