@@ -32,7 +32,8 @@
 //   slack          how far scores may exceed m, in powers of two: 0 or 8
 //   vector         elements a memory access moves: 4 or 1
 //
-// Two barriers a step: when S is written (and K read), when P is (and V, and the next K).
+// Three barriers a step: when S is written (and K read); when P is (and V, and the next K); and one more, since
+// that is also when all learn whether some m grew.
 //# set lanes = subgroup_size
 //# set invocations = subgroups * subgroup_size
 //# set depth = (head_dim + k - 1) // k * k
