@@ -12,11 +12,14 @@ from msgspec import Struct
 from autotune.errors import AutotuneError, CacheUnwritable
 from autotune.files import UnreadableError, read_regular, write_atomic
 from autotune.kernels.base import Family
-from autotune.levels import Answer
-from autotune.limits import BASE_LIMITS, needs
-from autotune.model import Plan, Problem
+from autotune.levels import Answer, default_answer
+from autotune.limits import BASE_LIMITS, base_profile, needs
+from autotune.model import MATRIX_FEATURE, Plan, Problem
 
 MANIFEST_SCHEMA = 1
+MANIFEST = "manifest.json"
+TWIN_MANIFEST = "manifest-portable.json"
+"""Of the kernel that runs where the other one's experimental feature is missing."""
 
 
 def export(
@@ -24,25 +27,29 @@ def export(
 ) -> list[Path]:
     """Write the kernel of an answer and its manifest into a directory, which is made if absent.
 
+    A kernel that needs an experimental feature has a twin beside it: the portable default of the problem,
+    with a manifest of its own, which the other one names.
+
     A directory holds one kernel: the texts that an earlier manifest in it names, and that are as they
     were written, are removed. Returns the files written, the manifest last.
 
     Raises AutotuneError where a file cannot be written.
     """
     plan = family.plan(problem, answer.config, specialize=specialize)
-    texts = {
-        f"{name}.wgsl": step.wgsl
-        for name, step in zip(_names(family, problem, plan), plan.passes, strict=True)
-    }
-    document = manifest(problem, answer, plan, list(texts))
-    files = {name: text.encode() for name, text in texts.items()}
-    files["manifest.json"] = msgspec.json.format(msgspec.json.encode(document), indent=2) + b"\n"
+    files: dict[str, bytes] = {}
+    twin = None
+    if MATRIX_FEATURE in plan.features:
+        twin = TWIN_MANIFEST
+        portable = default_answer(family, problem, base_profile())
+        plain = family.plan(problem, portable.config, specialize=specialize)
+        files |= _kernel(family, problem, portable, plain, TWIN_MANIFEST, suffix="-portable")
+    files |= _kernel(family, problem, answer, plan, MANIFEST, twin=twin)
     try:
         directory.mkdir(parents=True, exist_ok=True)
         blocked = next((name for name in files if (directory / name).is_dir()), None)
         if blocked is not None:
             raise IsADirectoryError(0, f"{blocked} is a directory there")
-        earlier = _texts_of(directory / "manifest.json")
+        earlier = _earlier(directory)
         for name, content in files.items():
             write_atomic(directory, directory / name, content)
         for path in earlier:
@@ -55,6 +62,28 @@ def export(
     return [directory / name for name in files]
 
 
+def _kernel(
+    family: Family,
+    problem: Problem,
+    answer: Answer,
+    plan: Plan,
+    name: str,
+    *,
+    suffix: str = "",
+    twin: str | None = None,
+) -> dict[str, bytes]:
+    """The files of one kernel by name: its texts, whose names end in `suffix`, and last its manifest, which
+    names its `twin`.
+    """
+    texts = {
+        f"{stem}{suffix}.wgsl": step.wgsl
+        for stem, step in zip(_names(family, problem, plan), plan.passes, strict=True)
+    }
+    document = manifest(problem, answer, plan, list(texts), twin=twin)
+    encoded = msgspec.json.format(msgspec.json.encode(document), indent=2) + b"\n"
+    return {file: text.encode() for file, text in texts.items()} | {name: encoded}
+
+
 class _Text(Struct):
     """A pass of a manifest, as far as it tells which file is its."""
 
@@ -64,6 +93,25 @@ class _Text(Struct):
 
 class _Texts(Struct):
     passes: list[_Text]
+
+
+class _Twin(Struct):
+    """A manifest, as far as it tells whether a twin belongs to it."""
+
+    twin: str | None = None
+
+
+def _earlier(directory: Path) -> list[Path]:
+    """The files of an earlier export that a new one replaces, besides its manifest."""
+    found = _texts_of(directory / MANIFEST)
+    try:
+        named = msgspec.json.decode(read_regular(directory / MANIFEST) or b"", type=_Twin).twin
+    except (UnreadableError, ValueError, RecursionError):
+        named = None
+    if named == TWIN_MANIFEST:
+        texts = _texts_of(directory / TWIN_MANIFEST)
+        found += [*texts, *([directory / TWIN_MANIFEST] if texts else [])]
+    return found
 
 
 def _texts_of(manifest: Path) -> list[Path]:
@@ -91,8 +139,11 @@ def _names(family: Family, problem: Problem, plan: Plan) -> list[str]:
     return [f"{stem}-pass{index}" if many else stem for index in range(len(plan.passes))]
 
 
-def manifest(problem: Problem, answer: Answer, plan: Plan, files: list[str]) -> dict[str, Any]:
-    """Everything a host needs to run the plan, in the WebGPU specification's words.
+def manifest(
+    problem: Problem, answer: Answer, plan: Plan, files: list[str], *, twin: str | None = None
+) -> dict[str, Any]:
+    """Everything a host needs to run the plan, in the WebGPU specification's words; `twin` is the manifest of
+    the kernel for hosts that lack a feature of this one.
 
     docs/manifest.md is its reference.
     """
@@ -132,11 +183,14 @@ def manifest(problem: Problem, answer: Answer, plan: Plan, files: list[str]) -> 
                 "workgroupSize": list(step.workgroup_size),
                 "workgroups": step.workgroups,
                 "buffers": list(step.buffers),
+                "subgroupSize": step.subgroup_size or None,
+                "subgroupMatrix": msgspec.to_builtins(step.subgroup_matrix),
             }
             for file, step in zip(files, plan.passes, strict=True)
         ],
         "requiredFeatures": list(plan.features),
         "requiredLimits": _required_limits(plan),
+        "twin": twin,
         "tuned": None
         if entry is None
         else {

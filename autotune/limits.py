@@ -88,6 +88,12 @@ def _refusals(needs: Resources, profile: DeviceProfile) -> Iterator[str]:
     for feature in needs.features:
         if feature not in profile.features:
             yield f"needs a feature the adapter lacks: {feature}"
+    if needs.subgroup_size not in (0, profile.subgroup_size):
+        has = profile.subgroup_size or "an unknown number"
+        yield f"written for subgroups of another size: {needs.subgroup_size} lanes, the adapter has {has}"
+    if needs.subgroup_matrix is not None and needs.subgroup_matrix not in profile.subgroup_matrix:
+        has = "; ".join(map(str, profile.subgroup_matrix)) or "none"
+        yield f"the adapter's matrix units lack this shape: {needs.subgroup_matrix}, there are {has}"
 
 
 def needs(plan: Plan) -> tuple[Resources, ...]:
@@ -104,6 +110,8 @@ def needs(plan: Plan) -> tuple[Resources, ...]:
             workgroups=evaluate(step.workgroups, plan.sizes),
             binding_bytes=tuple(sizes[name] for name in step.buffers if name in sizes),
             features=plan.features,
+            subgroup_size=step.subgroup_size,
+            subgroup_matrix=step.subgroup_matrix,
         )
         for step in plan.passes
     )

@@ -21,6 +21,9 @@ Clock = Literal["gpu", "wall"]
 
 DTYPE_BYTES: dict[str, int] = {"f32": 4, "f16": 2, "u32": 4}
 
+MATRIX_FEATURE = "chromium-experimental-subgroup-matrix"
+"""The feature of kernels on matrix units. It is an experiment of Dawn's and not on the open web."""
+
 ID = re.compile(r"([0-9a-f]{4,})-([0-9a-f]{4,})-(.*)-(naga|tint)")
 """A `DeviceProfile.id`."""
 
@@ -50,6 +53,10 @@ class SubgroupMatrix(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     m: int
     n: int
     k: int
+
+    def __str__(self) -> str:
+        """As it stands in tables and refusals: `f16 to f32 16×16×16`."""
+        return f"{self.element} to {self.result} {self.m}×{self.n}×{self.k}"
 
 
 class DeviceProfile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -115,6 +122,10 @@ class Pass(Struct, frozen=True, kw_only=True):
     workgroup_bytes: int
     workgroups: Expr
     buffers: tuple[str, ...]
+    subgroup_size: int = 0
+    """Lanes that a subgroup must have for the text to be right; 0 for any number."""
+    subgroup_matrix: SubgroupMatrix | None = None
+    """What the text has matrix units multiply."""
 
 
 class Plan(Struct, frozen=True, kw_only=True):

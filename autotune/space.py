@@ -229,7 +229,8 @@ def legal(family: Family, problem: Problem, profile: DeviceProfile, axes: Axes |
     points: list[Point] = []
     refused: Counter[str] = Counter()
     for variant in axes:
-        for indices, parameters in _obeying(family, problem, variant, axes[variant], refused):
+        rules = (*family.device_rules(variant, problem, profile), *family.rules.get(variant, ()))
+        for indices, parameters in _obeying(family, problem, variant, axes[variant], rules, refused):
             config = family.config_types[variant](**parameters)
             reason = next(limit_refusals(family.resources(problem, config), profile), None)
             if reason is None:
@@ -240,12 +241,17 @@ def legal(family: Family, problem: Problem, profile: DeviceProfile, axes: Axes |
 
 
 def _obeying(
-    family: Family, problem: Problem, variant: str, axes: tuple[Axis, ...], refused: Counter[str]
+    family: Family,
+    problem: Problem,
+    variant: str,
+    axes: tuple[Axis, ...],
+    rules: tuple[Rule, ...],
+    refused: Counter[str],
 ) -> Iterator[tuple[tuple[int, ...], dict[str, Value]]]:
     """Index tuples and parameters that meet the variant's rules, depth first over its axes."""
     names = [axis.name for axis in axes]
     due: list[list[Rule]] = [[] for _ in axes]  # the rules that each axis completes
-    for rule in family.rules.get(variant, ()):
+    for rule in rules:
         unknown = ", ".join(name for name in rule.parameters if name not in names)
         if unknown or not rule.parameters:
             raise InvalidConfig(

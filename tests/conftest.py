@@ -4,6 +4,9 @@ Each stack is a WGSL compiler on a software Vulkan driver, or Tint on no driver 
 validates. All are needed, because each finds faults that the others let pass.
 `AUTOTUNE_TEST_STACKS="naga-lavapipe"` (comma-separated) restricts the list on machines that cannot
 have them all, and the summary says so.
+
+Matrix units have one stack, `tint-lavapipe`: Dawn on a lavapipe of Mesa 26 or later, which the stable
+distributions do not have yet. It is used where AUTOTUNE_TEST_STACKS names it only.
 """
 
 import json
@@ -42,15 +45,19 @@ STACKS = {
     "tint-swiftshader": Stack(
         "dawn", "SwiftShader", "apt-get install chromium, and pip install wgpudawn", SWIFTSHADER
     ),
+    "tint-lavapipe": Stack("dawn", "llvmpipe", "mesa-vulkan-drivers 26 or later, and pip install wgpudawn"),
 }
+MATRICES = "tint-lavapipe"
+"""The stack whose adapter has matrix units."""
 VALIDATING = "tint-validating"
 ALL = (*STACKS, VALIDATING)
+USUAL = tuple(name for name in ALL if name != MATRICES)
 
 
 def chosen() -> list[str]:
     """The stacks that tests may use."""
     names = [name.strip() for name in os.environ.get(CHOICE, "").split(",") if name.strip()]
-    return names or list(ALL)
+    return names or list(USUAL)
 
 
 def pytest_configure() -> None:
@@ -97,13 +104,28 @@ def runtime(request: pytest.FixtureRequest) -> Iterator[WorkerRuntime]:
     opened.close()
 
 
+@pytest.fixture(scope="session")
+def matrix_runtime() -> Iterator[WorkerRuntime]:
+    """A worker on the stack that has matrix units; where that was not asked for, its tests say so."""
+    if MATRICES not in chosen():
+        pytest.skip(f"needs matrix units: run with {CHOICE}={MATRICES} ({STACKS[MATRICES].install})")
+    opened = StackRuntime(STACKS[MATRICES])
+    if not opened.profile.subgroup_matrix:
+        pytest.fail(
+            f"{opened.profile.driver} has no matrix units ({STACKS[MATRICES].install})", pytrace=False
+        )
+    yield opened
+    opened.close()
+
+
 _VALIDATE = """
 import json, sys, wgpudawn
 from wgpudawn.backends.dawn.extras import set_instance_extras
 
 set_instance_extras(enable_toggles=["allow_unsafe_apis"])
 adapter = wgpudawn.gpu.request_adapter_sync()
-device = adapter.request_device_sync(required_features=["shader-f16", "subgroups"])
+features = ["shader-f16", "subgroups", "chromium-experimental-subgroup-matrix"]
+device = adapter.request_device_sync(required_features=features)
 complaints = {}
 for name, text in json.load(sys.stdin).items():
     try:
@@ -117,7 +139,10 @@ print(json.dumps(complaints))
 
 @pytest.fixture(scope="session", params=[VALIDATING] if VALIDATING in chosen() else [])
 def tint() -> Callable[[dict[str, str]], dict[str, str]]:
-    """Takes WGSL texts by name; gives Tint's complaint about each that is wrong or breaks the base limits."""
+    """Takes WGSL texts by name; gives Tint's complaint about each that is wrong or breaks the base limits.
+
+    Dawn's null adapter has subgroups of 128 lanes at most, of which workgroups with matrices are a multiple.
+    """
 
     def complaints(texts: dict[str, str]) -> dict[str, str]:
         done = subprocess.run(

@@ -8,8 +8,9 @@ from fake_family import device
 
 from autotune.errors import AutotuneError
 from autotune.export import export
-from autotune.kernels.gemm import GEMM, GemmProblem, Naive, SplitK, Tiled
+from autotune.kernels.gemm import GEMM, GemmProblem, MatrixUnits, Naive, SplitK, Tiled
 from autotune.levels import Answer
+from autotune.model import MATRIX_FEATURE
 
 PROBLEM = GemmProblem(m=64, n=64, k=512)
 TILED = Tiled(tile=8)
@@ -112,3 +113,53 @@ def test_a_failed_write_speaks_of_the_directory_and_not_of_the_cache(tmp_path, m
     with pytest.raises(AutotuneError) as caught:
         write(tmp_path)
     assert str(caught.value) == f"cannot write to {tmp_path}: No space left on device; choose another --out"
+
+
+UNITS = MatrixUnits(
+    matrix="16x16x16",
+    subgroup_size=32,
+    tile_m=32,
+    tile_n=32,
+    tile_k=16,
+    subgroups_m=2,
+    subgroups_n=2,
+    a_from="workgroup",
+    b_from="workgroup",
+    pad=1,
+    buffering="single",
+    commit_k=0,
+    group_m=1,
+    splits=1,
+)
+HALVES = GemmProblem(m=64, n=64, k=512, dtype="f16")
+
+
+def test_a_kernel_on_matrix_units_has_a_twin_that_runs_everywhere(tmp_path):
+    manifest = write(tmp_path, UNITS, HALVES)
+    twin = json.loads((tmp_path / manifest["twin"]).read_text())
+    assert manifest["requiredFeatures"] == [MATRIX_FEATURE, "subgroups", "shader-f16"]
+    (step,) = manifest["passes"]
+    assert step["subgroupSize"] == 32
+    shape = {"element": "f16", "result": "f32", "m": 16, "n": 16, "k": 16}
+    assert step["subgroupMatrix"] == shape
+    assert (twin["problem"], twin["twin"], twin["tuned"]) == (manifest["problem"], None, None)
+    assert twin["requiredFeatures"] == ["shader-f16"]
+    assert twin["requiredLimits"] == {}
+    assert {(step["subgroupSize"], step["subgroupMatrix"]) for step in twin["passes"]} == {(None, None)}
+    named = {step["file"] for step in (*manifest["passes"], *twin["passes"])}
+    assert named == texts(tmp_path) - {"manifest-portable.json"}
+    for step in twin["passes"]:
+        assert hashlib.sha256((tmp_path / step["file"]).read_bytes()).hexdigest() == step["sha256"]
+
+
+def test_the_twin_goes_with_the_kernel_that_it_was_written_for(tmp_path):
+    write(tmp_path, UNITS, HALVES)
+    assert write(tmp_path)["twin"] is None
+    assert texts(tmp_path) == {"gemm-64x64x512-f32.wgsl"}
+
+
+def test_a_manifest_of_somebody_elses_is_no_twin(tmp_path):
+    (tmp_path / "manifest-portable.json").write_text("mine")
+    write(tmp_path)
+    write(tmp_path)
+    assert (tmp_path / "manifest-portable.json").read_text() == "mine"

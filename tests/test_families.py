@@ -12,9 +12,18 @@ from autotune.candidate import Bench
 from autotune.kernels import KERNELS, family_of
 from autotune.kernels.base import Family
 from autotune.limits import base_profile
+from autotune.model import MATRIX_FEATURE, SubgroupMatrix
 
-GENEROUS = structs.replace(base_profile(), features=("shader-f16", "subgroups"))
-"""A device with the base limits and every feature."""
+GENEROUS = structs.replace(
+    base_profile(),
+    features=("shader-f16", "subgroups", MATRIX_FEATURE),
+    subgroup_size=8,
+    subgroup_matrix=tuple(
+        SubgroupMatrix(element=element, result=result, m=8, n=8, k=8)
+        for element, result in (("f16", "f32"), ("f16", "f16"), ("i8", "i32"))
+    ),
+)
+"""A device with the base limits and every feature; its matrix units are those of lavapipe."""
 
 each_kind = pytest.mark.parametrize(
     ("family", "kind"),

@@ -7,6 +7,7 @@ from autotune.errors import InvalidProblem
 from autotune.kernels.base import Resources
 from autotune.kernels.gemm import GEMM, GemmProblem, Naive, Tiled
 from autotune.limits import BASE_LIMITS, base_profile, refusals, split_grid
+from autotune.model import SubgroupMatrix
 
 MODEST = Resources(workgroup_size=(8, 8, 1), workgroup_bytes=1024, workgroups=64, binding_bytes=(4096,) * 3)
 
@@ -167,3 +168,24 @@ def test_sizes_that_are_not_whole_numbers_of_at_least_one_are_refused(size):
 def test_element_types_that_do_not_go_together_are_refused(types):
     with pytest.raises(InvalidProblem):
         GemmProblem(m=4, n=4, k=4, **types)
+
+
+SHAPE = SubgroupMatrix(element="f16", result="f32", m=16, n=16, k=16)
+
+
+def test_a_text_for_subgroups_of_another_size_is_refused_naming_both():
+    (reason,) = refused(subgroup_size=32)
+    assert "32 lanes, the adapter has an unknown number" in reason
+    eight = structs.replace(base_profile(), subgroup_size=8)
+    (reason,) = refused(eight, subgroup_size=32)
+    assert "32 lanes, the adapter has 8" in reason
+    assert refused(eight, subgroup_size=8) == refused(eight) == []
+
+
+def test_a_matrix_shape_that_the_units_lack_is_refused_naming_those_there_are():
+    (reason,) = refused(subgroup_matrix=SHAPE)
+    assert "f16 to f32 16×16×16, there are none" in reason
+    able = structs.replace(base_profile(), subgroup_matrix=(SHAPE,))
+    assert refused(able, subgroup_matrix=SHAPE) == []
+    (reason,) = refused(able, subgroup_matrix=structs.replace(SHAPE, result="f16"))
+    assert "f16 to f16 16×16×16, there are f16 to f32 16×16×16" in reason

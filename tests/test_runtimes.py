@@ -16,7 +16,7 @@ from autotune.entry import decode, encode
 from autotune.errors import AutotuneError, RuntimeMissing, WorkerCrashed
 from autotune.kernels.gemm import GEMM, GemmProblem
 from autotune.lookup import cached
-from autotune.model import DeviceProfile, SubgroupMatrix
+from autotune.model import MATRIX_FEATURE, DeviceProfile, SubgroupMatrix
 from autotune.runtime import DEFAULT_RUNTIME, RUNTIMES, adapters, runtime_of
 from autotune.runtime.process import WorkerRuntime, require
 
@@ -173,7 +173,7 @@ class Adapter:
         "adapter_type": "DiscreteGPU",
         "backend_type": "Vulkan",
     }
-    features = frozenset({"shader-f16", "subgroups", adapters.MATRICES, "dawn-native"})
+    features = frozenset({"shader-f16", "subgroups", MATRIX_FEATURE, "dawn-native"})
     limits = {"max-buffer-size": 1 << 30}  # noqa: RUF012
 
 
@@ -194,10 +194,10 @@ def test_the_shapes_of_an_adapter_are_listed_once_each():
 
 def test_a_device_that_was_refused_the_feature_has_no_matrices():
     listed = seen(properties={"subgroup_matrix_configs": CONFIGS})
-    kept = adapters.opened(listed, ["shader-f16", adapters.MATRICES])
+    kept = adapters.opened(listed, ["shader-f16", MATRIX_FEATURE])
     assert (kept.subgroup_matrix, kept.features) == (
         listed.subgroup_matrix,
-        (adapters.MATRICES, "shader-f16"),
+        (MATRIX_FEATURE, "shader-f16"),
     )
     assert adapters.opened(listed, ["shader-f16"]).subgroup_matrix == ()
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from autotune.model import Config, DeviceProfile, Plan, Problem
+from autotune.model import Config, DeviceProfile, Plan, Problem, SubgroupMatrix
 
 if TYPE_CHECKING:  # the look-up path must not import numpy
     import numpy as np
@@ -68,6 +68,10 @@ class Resources(Struct, frozen=True):
     """Size of each storage binding."""
     features: tuple[str, ...] = ()
     """Optional WebGPU features, by name."""
+    subgroup_size: int = 0
+    """Lanes that a subgroup must have; 0 for any number."""
+    subgroup_matrix: SubgroupMatrix | None = None
+    """What it has matrix units multiply."""
 
 
 class Family(ABC):
@@ -110,6 +114,11 @@ class Family(ABC):
         parameters = config.parameters()
         rules = (rule for rule in self.rules.get(config.variant, ()) if rule.needed)
         return next((rule.reason for rule in rules if not rule.holds(problem, parameters)), None)
+
+    def device_rules(self, variant: str, problem: Any, profile: DeviceProfile) -> tuple[Rule, ...]:
+        """What the device's limits would refuse whatever the other parameters are. An enumeration of configs
+        asks these rules beside those of the variant, and spares itself what lies below."""
+        return ()
 
     @abstractmethod
     def resources(self, problem: Any, config: Any) -> tuple[Resources, ...]:

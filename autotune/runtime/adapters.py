@@ -6,20 +6,18 @@ from typing import Any
 from msgspec import structs
 
 from autotune.limits import BASE_LIMITS
-from autotune.model import Compiler, DeviceProfile, SubgroupMatrix
+from autotune.model import MATRIX_FEATURE, Compiler, DeviceProfile, SubgroupMatrix
 
 DAWN_TOGGLES = ("allow_unsafe_apis", "vulkan_enable_f16_on_nvidia")
 """What Dawn is told before the first adapter: experimental features may be asked for (subgroup matrices),
 and NVIDIA's GPUs have f16, which it blocks there by default."""
-
-MATRICES = "chromium-experimental-subgroup-matrix"
 
 FEATURES = {
     "shader-f16": "shader-f16",
     "timestamp-query": "timestamp-query",
     "subgroups": "subgroups",
     "subgroup": "subgroups",  # wgpu-native's name
-    MATRICES: MATRICES,  # Dawn's; wgpu-native has another form, and refuses the device that asks for it
+    MATRIX_FEATURE: MATRIX_FEATURE,  # Dawn's; wgpu-native has another form, and refuses who asks for it
 }
 """The features that we ever ask for, by the API's name, with the specification's name."""
 
@@ -138,7 +136,7 @@ def _matrices(properties: Mapping[str, Any]) -> tuple[SubgroupMatrix, ...]:
 def opened(profile: DeviceProfile, features: Any) -> DeviceProfile:
     """The profile of a device that was granted these features, by the API's names."""
     names = granted(features)
-    shapes = profile.subgroup_matrix if MATRICES in names else ()
+    shapes = profile.subgroup_matrix if MATRIX_FEATURE in names else ()
     return structs.replace(profile, features=names, subgroup_matrix=shapes)
 
 

@@ -6,5 +6,5 @@ alias Sum = {{ accumulate }};
 //# if staged is defined
 alias Staged = {{ accumulate if staged == "accumulator" else dtype }};
 //# endif
-@group(0) @binding(1) var<storage, read> a: array<{{ "vec4<Stored>" if vector_a == 4 else "Stored" }}>;
-@group(0) @binding(2) var<storage, read> b: array<{{ "vec4<Stored>" if vector_b == 4 else "Stored" }}>;
+@group(0) @binding(1) var<storage, read> a: array<{{ element_a | default("vec4<Stored>" if vector_a == 4 else "Stored") }}>;
+@group(0) @binding(2) var<storage, read> b: array<{{ element_b | default("vec4<Stored>" if vector_b == 4 else "Stored") }}>;

@@ -4,6 +4,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
+from autotune.kernels.matrices import MatrixShape, SubgroupSize
 from autotune.model import Config
 
 
@@ -87,4 +88,39 @@ class FlashDecode(Config, frozen=True, kw_only=True, tag="flash_decode"):
         return self.tile_kv * self.steps
 
 
-AttentionConfig = Naive | Flash | FlashDecode
+class FlashSubgroupMatrix(Config, frozen=True, kw_only=True, tag="flash_subgroup_matrix"):
+    """The walk of `Flash` with both products on matrix units; each subgroup has queries of its own."""
+
+    matrix: MatrixShape
+    subgroup_size: SubgroupSize
+    subgroups: Annotated[int, Meta(ge=1, le=32)]
+    rows: Annotated[int, Meta(ge=4, le=128)]
+    tile_kv: Annotated[int, Meta(ge=8, le=256)]
+    parts_v: Annotated[int, Meta(ge=1, le=8)]
+    row_lanes: Literal[1, 2, 4, 8]
+    q_from: Literal["registers", "workgroup"]
+    k_from: Literal["workgroup", "storage"]
+    v_from: Literal["workgroup", "storage"]
+    ahead: Literal["no", "softmax", "scores"]
+    scores: Literal["f32", "f16"]
+    unroll: bool
+    slack: Annotated[int, Meta(ge=0, le=8)]
+    vector: Literal[1, 4]
+
+    @property
+    def invocations(self) -> int:
+        """Invocations in a workgroup."""
+        return self.subgroups * self.subgroup_size
+
+    @property
+    def tile_q(self) -> int:
+        """Queries of a workgroup."""
+        return self.subgroups * self.rows
+
+    @property
+    def whole_keys(self) -> int:
+        """What the number of keys must be a multiple of: fragments straight from memory take whole tiles."""
+        return self.tile_kv if "storage" in (self.k_from, self.v_from) else 1
+
+
+AttentionConfig = Naive | Flash | FlashDecode | FlashSubgroupMatrix

@@ -5,8 +5,9 @@ from itertools import chain
 from typing import Any, Literal
 
 from autotune.expression import ceil_div
-from autotune.kernels.attention.configs import AttentionConfig, Flash, FlashDecode
-from autotune.kernels.attention.plan import decode_bytes, flash_bytes
+from autotune.kernels.attention.configs import AttentionConfig, Flash, FlashDecode, FlashSubgroupMatrix
+from autotune.kernels.attention.matrix import MATRIX_RULES
+from autotune.kernels.attention.plan import decode_bytes, flash_bytes, resources
 from autotune.kernels.attention.problem import AttentionProblem
 from autotune.kernels.attention.rules import (
     DECODE_ROWS,
@@ -16,17 +17,21 @@ from autotune.kernels.attention.rules import (
     decode_results,
 )
 from autotune.kernels.attention.strides import contiguous
-from autotune.limits import BASE_LIMITS
+from autotune.kernels.matrices import extents, shapes_of
+from autotune.limits import BASE_LIMITS, refusals
 from autotune.model import DeviceProfile
 
 DECODE_QUERIES = 8
 """Queries up to which K and V are streamed past all of them."""
 WANTED = 256
 """Workgroups to aim for."""
+MATRIX_EXTENT = 16
+"""Queries and keys up to which matrix units would mostly multiply zeros."""
 
 
 def default(problem: AttentionProblem, profile: DeviceProfile | None) -> AttentionConfig:
-    """Few queries: stream K and V, the keys split. Else the largest tiles that the device has room for."""
+    """Few queries: stream K and V, the keys split. Else matrix units where elements are f16 and a GPU has
+    them, or the largest tiles that the device has room for."""
     limits = BASE_LIMITS | (profile.limits if profile is not None else {})
     memory = limits["maxComputeWorkgroupStorageSize"]
     invocations = limits["maxComputeInvocationsPerWorkgroup"]
@@ -36,6 +41,9 @@ def default(problem: AttentionProblem, profile: DeviceProfile | None) -> Attenti
     if streaming is not None:
         return streaming
     slow = profile is not None and profile.is_cpu  # compiles long texts slowly
+    on_matrices = None if profile is None or slow else next(_on_matrix_units(problem, profile, vector), None)
+    if on_matrices is not None:
+        return on_matrices
     shapes = (
         _flash(problem, vector, unroll=4) if slow else chain(_wide(problem, vector), _flash(problem, vector))
     )
@@ -72,6 +80,42 @@ def _fits(p: AttentionProblem, config: FlashDecode, memory: int) -> bool:
     loads = sum(decode_loads(p, config.parameters()))
     short = loads <= MAX_LOADS and config.rows * loads <= MAX_DECODE_UNROLLED
     return short and decode_bytes(p, config) <= memory
+
+
+def _on_matrix_units(
+    p: AttentionProblem, profile: DeviceProfile, vector: Literal[1, 4]
+) -> Iterator[FlashSubgroupMatrix]:
+    """Legal configs for f16 elements, the first one the best guess: 16 queries a subgroup, four subgroups and
+    64 keys at a time, or less of each where workgroup memory or registers do not do. None where there are
+    few queries or keys."""
+    if min(p.seq, p.kv_seq) <= MATRIX_EXTENT:
+        return
+    short = p.accumulate == "f16"
+    tiles = ((4, 64, 1), (4, 32, 1), (4, 32, 2), (2, 32, 1), (2, 32, 2), (1, 16, 1), (1, 16, 4))
+    for shape in shapes_of(profile, "f16", "f32"):
+        for subgroups, tile_kv, parts_v in tiles:
+            rows = max(extents(shape)[0], 16)
+            row_lanes: Any = max(profile.subgroup_size // rows, 1)
+            config = FlashSubgroupMatrix(
+                matrix=shape,
+                subgroup_size=profile.subgroup_size,
+                subgroups=subgroups,
+                rows=rows,
+                tile_kv=tile_kv,
+                parts_v=parts_v,
+                row_lanes=row_lanes,
+                q_from="registers",
+                k_from="workgroup",
+                v_from="workgroup",
+                ahead="scores",
+                scores="f16" if short and shape in shapes_of(profile, "f16", "f16") else "f32",
+                unroll=True,
+                slack=8,
+                vector=vector,
+            )
+            broken = any(not rule.holds(p, config.parameters()) for rule in MATRIX_RULES)
+            if not broken and next(refusals(resources(p, config), profile), None) is None:
+                yield config
 
 
 def _wide(p: AttentionProblem, vector: Literal[1, 4]) -> Iterator[Flash]:

@@ -6,8 +6,17 @@ from typing import TYPE_CHECKING, Any, get_args
 from msgspec import structs
 
 from autotune.errors import InvalidProblem
-from autotune.kernels.attention.configs import AttentionConfig, Flash, FlashDecode, Naive
+from autotune.expression import ceil_div
+from autotune.kernels import matrices
+from autotune.kernels.attention.configs import (
+    AttentionConfig,
+    Flash,
+    FlashDecode,
+    FlashSubgroupMatrix,
+    Naive,
+)
 from autotune.kernels.attention.default import default
+from autotune.kernels.attention.matrix import MATRIX_RULES, sums_in_f16
 from autotune.kernels.attention.plan import plan, resources
 from autotune.kernels.attention.problem import (
     AttentionProblem,
@@ -18,7 +27,7 @@ from autotune.kernels.attention.problem import (
     label,
 )
 from autotune.kernels.attention.rules import DECODE_ROWS, DECODE_RULES, FLASH_RULES, NAIVE_RULES
-from autotune.kernels.base import Family, Option, Resources
+from autotune.kernels.base import Family, Option, Resources, Rule
 from autotune.kernels.sizes import doublings
 from autotune.model import MAX_SIZE, DeviceProfile, Plan, Problem
 
@@ -47,7 +56,12 @@ class Attention(Family):
 
     name = "attention"
     problem_type = AttentionProblem
-    config_types = {"naive": Naive, "flash": Flash, "flash_decode": FlashDecode}  # noqa: RUF012
+    config_types = {  # noqa: RUF012
+        "naive": Naive,
+        "flash": Flash,
+        "flash_decode": FlashDecode,
+        "flash_subgroup_matrix": FlashSubgroupMatrix,
+    }
     samples = {  # noqa: RUF012
         "f32": AttentionProblem(heads=2, seq=40, head_dim=8),
         "f16": AttentionProblem(heads=2, seq=40, head_dim=8, dtype="f16"),
@@ -70,7 +84,12 @@ class Attention(Family):
             lse=True,
         ),
     }
-    rules = {"naive": NAIVE_RULES, "flash": FLASH_RULES, "flash_decode": DECODE_RULES}  # noqa: RUF012
+    rules = {  # noqa: RUF012
+        "naive": NAIVE_RULES,
+        "flash": FLASH_RULES,
+        "flash_decode": DECODE_RULES,
+        "flash_subgroup_matrix": MATRIX_RULES,
+    }
     options = (
         Option("batch", "Entries of the batch.", int, 1),
         Option("heads", "Query heads.", int),
@@ -124,6 +143,13 @@ class Attention(Family):
     def label(self, problem: AttentionProblem) -> str:
         return label(problem)
 
+    def device_rules(
+        self, variant: str, problem: AttentionProblem, profile: DeviceProfile
+    ) -> tuple[Rule, ...]:
+        if variant != "flash_subgroup_matrix":
+            return ()
+        return (*matrices.device_rules(profile, "f16", "f32"), *sums_in_f16(profile))
+
     def resources(self, problem: AttentionProblem, config: AttentionConfig) -> tuple[Resources, ...]:
         return resources(problem, config)
 
@@ -159,11 +185,12 @@ class Attention(Family):
         match config:
             case Naive():
                 queries, keys = 7, 65
-            case Flash():
+            case Flash() | FlashSubgroupMatrix():
                 queries, keys = config.tile_q, config.tile_kv
             case FlashDecode():
                 queries, keys = max(config.rows // problem.group, 1), config.split
         square = problem.packed
+        whole = config.whole_keys if isinstance(config, FlashSubgroupMatrix) else 1
         most = DECODE_ROWS // problem.group if isinstance(config, FlashDecode) else MAX_SIZE
         found: list[Problem] = []
         for seq, kv_seq in (
@@ -172,7 +199,8 @@ class Attention(Family):
             (2 * queries + 3, 3 * keys),
             (1, keys + 1),
         ):
-            rows = min(max(seq, kv_seq), most) if square else seq
+            length = ceil_div(max(seq, kv_seq) if square else kv_seq, whole) * whole
+            rows = min(length, most) if square else seq
             found.append(
                 structs.replace(
                     problem,
@@ -180,8 +208,8 @@ class Attention(Family):
                     kv_heads=min(problem.kv_heads, 2),
                     heads=min(problem.kv_heads, 2) * min(problem.group, 4),
                     seq=rows,
-                    kv_seq=rows if square else kv_seq,
-                    capacity=rows if square else kv_seq + (5 if problem.capacity > problem.kv_seq else 0),
+                    kv_seq=rows if square else length,
+                    capacity=rows if square else length + (5 if problem.capacity > problem.kv_seq else 0),
                 )
             )
         return [near for near in found if near != problem]

@@ -6,11 +6,19 @@ from typing import Any
 from msgspec import Struct
 
 from autotune.expression import ceil_div, evaluate
-from autotune.kernels.attention.configs import AttentionConfig, Flash, FlashDecode, Naive
+from autotune.kernels.attention.configs import (
+    AttentionConfig,
+    Flash,
+    FlashDecode,
+    FlashSubgroupMatrix,
+    Naive,
+)
+from autotune.kernels.attention.matrix import matrix_bytes, matrix_context, units_of
 from autotune.kernels.attention.problem import MASK_BYTES_A_WORD, AttentionProblem
 from autotune.kernels.attention.strides import mask_strides, strides
 from autotune.kernels.base import Resources
-from autotune.model import DTYPE_BYTES, Buffer, Expr, Pass, Plan, Role
+from autotune.kernels.matrices import FEATURES
+from autotune.model import DTYPE_BYTES, Buffer, Expr, Pass, Plan, Role, SubgroupMatrix
 
 MERGE_THREADS = 8
 """Invocations that share the splits of the keys in the merging pass, for every four columns."""
@@ -28,12 +36,17 @@ class _Step(Struct, frozen=True):
     workgroups: Expr
     buffers: tuple[str, ...]
     context: dict[str, Any]
+    subgroup_size: int = 0
+    subgroup_matrix: SubgroupMatrix | None = None
 
 
 def resources(problem: AttentionProblem, config: AttentionConfig) -> tuple[Resources, ...]:
     """What each pass needs, without rendering it."""
-    if isinstance(config, Flash):
-        return (_flash_resources(problem, config),)
+    match config:
+        case Flash():
+            return (_flash_resources(problem, config),)
+        case FlashSubgroupMatrix():
+            return (_matrix_resources(problem, config),)
     sizes = all_sizes(problem)
     size = _bytes(_buffers(problem, config), sizes)
     return tuple(
@@ -42,7 +55,7 @@ def resources(problem: AttentionProblem, config: AttentionConfig) -> tuple[Resou
             workgroup_bytes=step.workgroup_bytes,
             workgroups=evaluate(step.workgroups, sizes),
             binding_bytes=tuple(size[name] for name in step.buffers),
-            features=_features(problem),
+            features=_features(problem, config),
         )
         for step in _steps(problem, config)
     )
@@ -56,7 +69,19 @@ def _flash_resources(problem: AttentionProblem, c: Flash) -> Resources:
         workgroup_bytes=flash_bytes(problem, c),
         workgroups=problem.batch * problem.heads * tiles,
         binding_bytes=_data_bytes(problem),
-        features=_features(problem),
+        features=_features(problem, c),
+    )
+
+
+def _matrix_resources(problem: AttentionProblem, c: FlashSubgroupMatrix) -> Resources:
+    return Resources(
+        workgroup_size=(c.invocations, 1, 1),
+        workgroup_bytes=matrix_bytes(problem, c),
+        workgroups=problem.batch * problem.heads * c.parts_v * ceil_div(problem.seq, c.tile_q),
+        binding_bytes=_data_bytes(problem),
+        features=_features(problem, c),
+        subgroup_size=c.subgroup_size,
+        subgroup_matrix=units_of(c),
     )
 
 
@@ -101,11 +126,13 @@ def plan(problem: AttentionProblem, config: AttentionConfig, *, specialize: bool
                 workgroup_bytes=step.workgroup_bytes,
                 workgroups=step.workgroups,
                 buffers=(*shared, *step.buffers),
+                subgroup_size=step.subgroup_size,
+                subgroup_matrix=step.subgroup_matrix,
             )
             for step in _steps(problem, config)
         ),
-        features=_features(problem),
-        multiples=dict.fromkeys(strides(problem), 4) if vector_of(config) == 4 else {},
+        features=_features(problem, config),
+        multiples=_multiples(problem, config),
         fixed=FIXED,
     )
 
@@ -232,6 +259,8 @@ def _steps(p: AttentionProblem, config: AttentionConfig) -> list[_Step]:
             return [_flash_step(p, config)]
         case FlashDecode():
             return _decode_steps(p, config)
+        case FlashSubgroupMatrix():
+            return [_matrix_step(p, config)]
 
 
 def _uses(p: AttentionProblem, *parts: str) -> list[str]:
@@ -313,6 +342,21 @@ def _flash_step(p: AttentionProblem, c: Flash) -> _Step:
     )
 
 
+def _matrix_step(p: AttentionProblem, c: FlashSubgroupMatrix) -> _Step:
+    return _step(
+        p,
+        "flash_subgroup_matrix",
+        _uses(p, "scores", "values", "sums", "out"),
+        (),
+        workgroup_size=(c.invocations, 1, 1),
+        workgroup_bytes=matrix_bytes(p, c),
+        workgroups={"mul": ["batch", "heads", c.parts_v, {"ceilDiv": ["seq", c.tile_q]}]},
+        context=matrix_context(p, c),
+        subgroup_size=c.subgroup_size,
+        subgroup_matrix=units_of(c),
+    )
+
+
 def _decode_steps(p: AttentionProblem, c: FlashDecode) -> list[_Step]:
     quads = ceil_div(p.v_head_dim, 4)
     threads = max(min(MERGE_THREADS, MERGE_INVOCATIONS // quads), 1)
@@ -350,5 +394,15 @@ def _decode_steps(p: AttentionProblem, c: FlashDecode) -> list[_Step]:
     return [first, merge]
 
 
-def _features(problem: AttentionProblem) -> tuple[str, ...]:
-    return ("shader-f16",) if problem.dtype == "f16" else ()
+def _features(problem: AttentionProblem, config: AttentionConfig) -> tuple[str, ...]:
+    f16 = ("shader-f16",) if problem.dtype == "f16" else ()
+    return (*f16, *FEATURES) if isinstance(config, FlashSubgroupMatrix) else f16
+
+
+def _multiples(problem: AttentionProblem, config: AttentionConfig) -> dict[str, int]:
+    """Sizes that must stay multiples: strides of what an access moves, and whole tiles of keys where no load
+    may ask."""
+    found = dict.fromkeys(strides(problem), 4) if vector_of(config) == 4 else {}
+    if isinstance(config, FlashSubgroupMatrix) and config.whole_keys > 1:
+        found["kv_seq"] = config.whole_keys
+    return found

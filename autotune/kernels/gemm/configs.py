@@ -4,6 +4,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
+from autotune.kernels.matrices import MatrixShape, SubgroupSize
 from autotune.kernels.tiles import LANES
 from autotune.model import Config
 
@@ -94,7 +95,26 @@ class Gemv(Config, frozen=True, kw_only=True, tag="gemv"):
         return min(self.columns, 4)
 
 
-GemmConfig = Naive | Tiled | Blocked | SplitK | Gemv
+class MatrixUnits(Config, frozen=True, kw_only=True, tag="subgroup_matrix"):
+    """Subgroups that have matrix units multiply; the template explains each parameter."""
+
+    matrix: MatrixShape
+    subgroup_size: SubgroupSize
+    tile_m: Annotated[int, Meta(ge=4, le=512)]
+    tile_n: Annotated[int, Meta(ge=4, le=512)]
+    tile_k: Annotated[int, Meta(ge=4, le=256)]
+    subgroups_m: Annotated[int, Meta(ge=1, le=16)]
+    subgroups_n: Annotated[int, Meta(ge=1, le=16)]
+    a_from: Literal["workgroup", "memory"]
+    b_from: Literal["workgroup", "memory"]
+    pad: Literal[0, 1]
+    buffering: Literal["single", "prefetch", "double", "ahead"]
+    commit_k: Annotated[int, Meta(ge=0, le=31)]
+    group_m: Annotated[int, Meta(ge=1, le=64)]
+    splits: Annotated[int, Meta(ge=1, le=256)]
+
+
+GemmConfig = Naive | Tiled | Blocked | SplitK | Gemv | MatrixUnits
 
 
 def tile_of(config: GemmConfig) -> tuple[int, int]:
@@ -125,10 +145,10 @@ def depth_of(config: GemmConfig) -> int:
 
 
 def vector_of(config: GemmConfig) -> int:
-    """Elements of A or B that one memory access moves: 1 or 4."""
+    """Elements of A or B that one memory access moves: 1 or 4; matrix units have it from the problem."""
     return config.vector if isinstance(config, Blocked | Gemv) else 1
 
 
 def splits_of(config: GemmConfig) -> int:
     """Shares that K is cut into."""
-    return config.splits if isinstance(config, SplitK | Gemv) else 1
+    return config.splits if isinstance(config, SplitK | Gemv | MatrixUnits) else 1

@@ -3,11 +3,14 @@
 from typing import Any, Literal
 
 from autotune.expression import ceil_div
-from autotune.kernels.gemm.configs import Blocked, GemmConfig, Gemv, SplitK
+from autotune.kernels.gemm.configs import Blocked, GemmConfig, Gemv, MatrixUnits, SplitK
+from autotune.kernels.gemm.matrix import MATRIX_RULES
+from autotune.kernels.gemm.plan import resources
 from autotune.kernels.gemm.problem import GemmProblem
 from autotune.kernels.gemm.rules import vec4_possible
 from autotune.kernels.gemm.streaming import FEW, along, larger, vec4_rows
-from autotune.limits import BASE_LIMITS
+from autotune.kernels.matrices import shapes_of
+from autotune.limits import BASE_LIMITS, refusals
 from autotune.model import DTYPE_BYTES, DeviceProfile
 
 FULL = 128
@@ -18,6 +21,8 @@ MOST_SPLITS = 128
 """Shares of K at most: what they cost to add up grows with them."""
 GEMV_ROWS = 8
 """Rows of A up to which the kernel that streams B is the better choice."""
+MATRIX_ROWS = 16
+"""Rows and columns of C, and depth, up to which matrix units would mostly multiply zeros."""
 NVIDIA = 0x10DE
 """PCI vendor whose GPUs all let an invocation keep 128 sums in registers."""
 MANY_TILES = 240
@@ -31,11 +36,15 @@ def default(problem: GemmProblem, profile: DeviceProfile | None) -> GemmConfig:
     32×32 where larger ones would be few however K is split; which it is until there is enough to do.
     Where K is split, more invocations share a tile; where nothing comes in fours, they share smaller ones;
 
-    On NVIDIA's GPUs, large matrices take the largest register blocks.
+    On NVIDIA's GPUs, large matrices take the largest register blocks. Where a device has matrix units for the
+    types, all but small or narrow problems are theirs.
 
     A software adapter has few cores to fill: there K is not split, and larger, shallower tiles of A in
     rows are read in the order that they lie in.
     """
+    on_matrices = _on_matrix_units(problem, profile)
+    if on_matrices is not None:
+        return on_matrices
     vector: Literal[1, 4] = 4 if vec4_possible(problem) else 1
     on_cpu = profile is not None and profile.is_cpu
     short, long = sorted((problem.m, problem.n))
@@ -66,6 +75,41 @@ def default(problem: GemmProblem, profile: DeviceProfile | None) -> GemmConfig:
     if vector == 1 and tile_m == tile_n == 64 and not on_cpu:
         common = _block(64, 32, 16, 4, vector) | _STRIP | {"lanes_n": 8}
     return Blocked(**common, group_m=8)  # type: ignore[arg-type]
+
+
+def _on_matrix_units(problem: GemmProblem, profile: DeviceProfile | None) -> MatrixUnits | None:
+    """Tiles of 128×128 where they fill a GPU, else smaller ones, K split until these do; each of four
+    subgroups has a quarter of a tile. None where the problem is small, or the device has no such matrix
+    units, or only pretends to, as a software adapter does.
+    """
+    if profile is None or profile.is_cpu or min(problem.m, problem.n, problem.k) <= MATRIX_ROWS:
+        return None
+    shapes = shapes_of(profile, problem.dtype, problem.accumulate)
+    for shape, edge in ((shape, edge) for edge in (128, 64, 32) for shape in shapes):
+        tiles = _tiles(problem, edge, edge)
+        if edge == 128 and tiles < MANY_TILES // 2:
+            continue
+        splits = 1 if edge == 128 else min(WANTED // tiles, problem.k // 256, 16)
+        config = MatrixUnits(
+            matrix=shape,
+            subgroup_size=profile.subgroup_size,
+            tile_m=edge,
+            tile_n=edge,
+            tile_k=32,
+            subgroups_m=2,
+            subgroups_n=2,
+            a_from="workgroup",
+            b_from="workgroup",
+            pad=1,
+            buffering="prefetch",
+            commit_k=0,
+            group_m=8 if splits <= 1 else 1,
+            splits=_power_of_two(splits),
+        )
+        broken = any(not rule.holds(problem, config.parameters()) for rule in MATRIX_RULES)
+        if not broken and next(refusals(resources(problem, config), profile), None) is None:
+            return config
+    return None
 
 
 _AHEAD = {

@@ -5,11 +5,13 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import structs
 
-from autotune.kernels.base import Family, Option, Resources
+from autotune.kernels import matrices
+from autotune.kernels.base import Family, Option, Resources, Rule
 from autotune.kernels.gemm.configs import (
     Blocked,
     GemmConfig,
     Gemv,
+    MatrixUnits,
     Naive,
     SplitK,
     Tiled,
@@ -18,6 +20,7 @@ from autotune.kernels.gemm.configs import (
     vector_of,
 )
 from autotune.kernels.gemm.default import default
+from autotune.kernels.gemm.matrix import MATRIX_RULES, steps
 from autotune.kernels.gemm.plan import plan, resources
 from autotune.kernels.gemm.problem import GemmProblem, check_problem, label
 from autotune.kernels.gemm.rules import BLOCKED_RULES, GEMV_RULES, SPLIT_K_RULES
@@ -51,7 +54,14 @@ class Gemm(Family):
 
     name = "gemm"
     problem_type = GemmProblem
-    config_types = {"naive": Naive, "tiled": Tiled, "blocked": Blocked, "split_k": SplitK, "gemv": Gemv}  # noqa: RUF012
+    config_types = {  # noqa: RUF012
+        "naive": Naive,
+        "tiled": Tiled,
+        "blocked": Blocked,
+        "split_k": SplitK,
+        "gemv": Gemv,
+        "subgroup_matrix": MatrixUnits,
+    }
     samples = {  # noqa: RUF012
         "f32": GemmProblem(m=64, n=64, k=64),
         "f16, f32 sums": GemmProblem(m=64, n=64, k=64, dtype="f16"),
@@ -61,7 +71,12 @@ class Gemm(Family):
             m=32, n=32, k=32, batch=3, beta=0.5, bias=True, activation="gelu", residual=True
         ),
     }
-    rules = {"blocked": BLOCKED_RULES, "split_k": SPLIT_K_RULES, "gemv": GEMV_RULES}  # noqa: RUF012
+    rules = {  # noqa: RUF012
+        "blocked": BLOCKED_RULES,
+        "split_k": SPLIT_K_RULES,
+        "gemv": GEMV_RULES,
+        "subgroup_matrix": MATRIX_RULES,
+    }
     options = (
         Option("size", "Those of M, N and K that are not given.", int),
         Option("m", "Rows of A and C.", int),
@@ -96,6 +111,11 @@ class Gemm(Family):
     def label(self, problem: GemmProblem) -> str:
         return label(problem)
 
+    def device_rules(self, variant: str, problem: GemmProblem, profile: DeviceProfile) -> tuple[Rule, ...]:
+        if variant != "subgroup_matrix":
+            return ()
+        return matrices.device_rules(profile, problem.dtype, problem.accumulate)
+
     def resources(self, problem: GemmProblem, config: GemmConfig) -> tuple[Resources, ...]:
         return resources(problem, config)
 
@@ -126,6 +146,8 @@ class Gemm(Family):
         rows_by = v if problem.transpose_a else 1  # what stays a multiple for vec4 accesses
         cols_by = 1 if problem.transpose_b else v
         depth = max(depth_of(config), 4)
+        if isinstance(config, MatrixUnits):  # or for whole words, or whole tiles
+            rows_by, cols_by, v = steps(problem, config)
         shapes = (
             (rows + rows_by, cols + cols_by, depth + v),
             (max(rows - rows_by, rows_by), max(cols - cols_by, cols_by), max(depth - v, v)),

@@ -1,11 +1,18 @@
 """From (problem, config) to passes, buffers and what they need of a device."""
 
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any
+
 from autotune.expression import ceil_div, evaluate
+from autotune.kernels import matrices
 from autotune.kernels.base import Resources
+from autotune.kernels.gemm import matrix
 from autotune.kernels.gemm.configs import (
     Blocked,
     GemmConfig,
     Gemv,
+    MatrixUnits,
     Naive,
     Tiled,
     splits_of,
@@ -35,6 +42,7 @@ def resources(problem: GemmProblem, config: GemmConfig) -> tuple[Resources, ...]
         workgroups=problem.batch * ceil_div(m, rows) * ceil_div(n, cols) * splits,
         binding_bytes=(size["a"], size["b"], *((size["c"], *epilogue) if splits == 1 else (size["sums"],))),
         features=_features(problem, config),
+        **_subgroups(problem, config),
     )
     if splits == 1:
         return (main,)
@@ -177,7 +185,8 @@ def _epilogue_buffers(problem: GemmProblem) -> list[str]:
     return [name for name in ("bias", "residual") if getattr(problem, name)]
 
 
-def _sizes_in_bytes(problem: GemmProblem, splits: int) -> dict[str, int]:
+@lru_cache(maxsize=64)  # an enumeration asks for the same few a hundred thousand times
+def _sizes_in_bytes(problem: GemmProblem, splits: int) -> Mapping[str, int]:
     sizes = _sizes(problem)
     return {
         buffer.name: evaluate({"mul": list(buffer.shape)}, sizes) * DTYPE_BYTES[buffer.element]
@@ -196,6 +205,8 @@ def _vectors(problem: GemmProblem, config: GemmConfig) -> dict[str, int]:
 
 def _store_vector(problem: GemmProblem, config: GemmConfig) -> int:
     """Elements of C that one store moves: as many as loads, where invocations have neighbours along N."""
+    if isinstance(config, MatrixUnits):
+        return matrix.store_vector(problem)
     if problem.n % 4 or problem.ldc % 4 or (isinstance(config, Gemv) and not _quads(problem, config)):
         return 1
     return vector_of(config)
@@ -205,12 +216,12 @@ def _quads(problem: GemmProblem, config: GemmConfig) -> bool:
     """Whether an invocation's sums are vec4s along N."""
     if isinstance(config, Gemv):
         return config.stream == "b" and along(problem, "b") == "outer"
-    return isinstance(config, Blocked)
+    return isinstance(config, Blocked | MatrixUnits)
 
 
 def _whole_k(problem: GemmProblem, config: GemmConfig) -> bool:
     """Whether K is cut into whole tiles, so that no load can reach past it."""
-    return isinstance(config, Blocked) and problem.k % config.tile_k == 0
+    return isinstance(config, Blocked | MatrixUnits) and problem.k % config.tile_k == 0
 
 
 def _multiples(problem: GemmProblem, config: GemmConfig, vectors: dict[str, int]) -> dict[str, int]:
@@ -218,10 +229,13 @@ def _multiples(problem: GemmProblem, config: GemmConfig, vectors: dict[str, int]
     names = {
         name for x, column in _columns(problem).items() if vectors[x] == 4 for name in (column, f"ld{x}")
     }
-    found = {name: 4 for name in _sizes(problem) if name in names}
+    found = dict.fromkeys(names, 4)
+    if isinstance(config, MatrixUnits):
+        of_operands = matrix.multiples(problem, config)
+        found |= {name: max(count, found.get(name, 1)) for name, count in of_operands.items()}
     if isinstance(config, Blocked) and _whole_k(problem, config):
         found["k"] = config.tile_k
-    return found
+    return {name: found[name] for name in _sizes(problem) if name in found}
 
 
 def _main_pass(
@@ -236,7 +250,7 @@ def _main_pass(
         workgroups.append(splits_of(config))
     if problem.batch > 1:
         workgroups.append("batch")
-    if isinstance(config, Blocked | Gemv):
+    if isinstance(config, Blocked | Gemv | MatrixUnits):
         context = context | {
             "quads": _quads(problem, config),
             "store_vector": _store_vector(problem, config),
@@ -248,6 +262,8 @@ def _main_pass(
             "few_along": along(problem, FEW[config.stream]),
             "few_vector": few_vector(problem, config.stream),
         }
+    if isinstance(config, MatrixUnits):
+        context = context | matrix.context(problem, config)
     template = _TEMPLATES.get(config.variant, config.variant)
     return Pass(
         wgsl=wgsl(f"gemm/{template}.wgsl", context | config.parameters()),
@@ -256,6 +272,7 @@ def _main_pass(
         workgroup_bytes=workgroup_bytes,
         workgroups={"mul": workgroups},
         buffers=buffers,
+        **_subgroups(problem, config),
     )
 
 
@@ -290,6 +307,11 @@ def _workgroup(problem: GemmProblem, config: GemmConfig) -> tuple[tuple[int, int
         invocations = config.lanes_n * config.threads_k
         tile = config.rows * config.unroll_k * config.threads_k * 4 if config.staging == "workgroup" else 0
         return (invocations, 1, 1), (invocations * config.sums + tile) * DTYPE_BYTES[problem.accumulate]
+    if isinstance(config, MatrixUnits):
+        parameters = config.parameters()
+        size = matrix.word(problem, config.matrix)
+        invocations = matrices.subgroups(parameters) * config.subgroup_size
+        return (invocations, 1, 1), matrix.words(problem, parameters) * size
     assert isinstance(config, Blocked)
     staged = problem.accumulate if config.staged == "accumulator" else problem.dtype
     return (config.invocations, 1, 1), config.workgroup_vec4s() * 4 * DTYPE_BYTES[staged]
@@ -299,6 +321,18 @@ def _f16(problem: GemmProblem) -> bool:
     return "f16" in (problem.dtype, problem.output)
 
 
+def _subgroups(problem: GemmProblem, config: GemmConfig) -> dict[str, Any]:
+    """What the main pass asks of subgroups, by the fields of a pass."""
+    if not isinstance(config, MatrixUnits):
+        return {}
+    return {
+        "subgroup_size": config.subgroup_size,
+        "subgroup_matrix": matrix.matrix(problem, config.parameters()),
+    }
+
+
 def _features(problem: GemmProblem, config: GemmConfig) -> tuple[str, ...]:
     f16 = ("shader-f16",) if _f16(problem) else ()
+    if isinstance(config, MatrixUnits):
+        return (*matrices.FEATURES, *f16)
     return (*f16, "subgroups") if isinstance(config, Gemv) and config.reduce == "subgroup" else f16

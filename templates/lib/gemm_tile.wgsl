@@ -1,0 +1,35 @@
+    // Which tile of C. The whole workgroup leaves together where the grid is larger than the tiles.
+    let tiles_m = (sizes.m + TILE_M - 1u) / TILE_M;
+    let tiles_n = (sizes.n + TILE_N - 1u) / TILE_N;
+    let id = linear_workgroup(workgroup, grid);
+    if (id >= tiles_m * tiles_n{{ " * SPLITS" if splits > 1 else "" }}{{ " * sizes.batch" if batched else "" }}) { return; }
+    let tile = id % (tiles_m * tiles_n);
+//# if batched
+    let entry = id / (tiles_m * tiles_n){{ " % sizes.batch" if splits > 1 else "" }};  // of the batch
+//# endif
+    let a_start = {{ a_start }};
+    let b_start = {{ b_start }};
+//# if splits > 1
+    let split = id / (tiles_m * tiles_n{{ " * sizes.batch" if batched else "" }});
+
+    // Which share of K, in whole tiles. A share may be empty; its sums are zero then.
+    let share = ((sizes.k + TILE_K - 1u) / TILE_K + SPLITS - 1u) / SPLITS * TILE_K;
+    let k_begin = min(split * share, sizes.k);
+    let k_end = min(k_begin + share, sizes.k);
+    let c_begin = c_start(split, {{ "entry" if batched else "0u" }});
+//# else
+    let k_begin = 0u;
+    let k_end = sizes.k;
+    let c_begin = c_start(0u, {{ "entry" if batched else "0u" }});
+//# endif
+//# if group_m > 1
+    // GROUP_M tile rows are walked column by column, so that they share B's tiles in the cache.
+    let group = tile / (GROUP_M * tiles_n);
+    let group_rows = min(tiles_m - group * GROUP_M, GROUP_M);
+    let in_group = tile % (GROUP_M * tiles_n);
+    let tile_row = (group * GROUP_M + in_group % group_rows) * TILE_M;
+    let tile_col = in_group / group_rows * TILE_N;
+//# else
+    let tile_row = tile / tiles_n * TILE_M;
+    let tile_col = tile % tiles_n * TILE_N;
+//# endif

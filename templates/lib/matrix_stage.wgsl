@@ -1,0 +1,139 @@
+{#-
+Carrying tiles of an operand from memory to the workgroup array `tiles`, for matrix units.
+
+A tile keeps the order that its matrix has in memory, since matrix units load columns as well as rows. It moves
+in words, of which one holds `per` elements: 16 or 8 bytes that lie together, loaded and stored at once and never
+unpacked. (Element by element the stores alone took most of the time on an NVIDIA H200.) Tint takes an
+array of words for an array of elements; offsets and strides then count words.
+
+An operand is described by
+
+  x         its name, "a" or "b"
+  across    extent of its tile across k: TILE_M or TILE_N
+  along     the axis that is contiguous in memory: "k" or "outer"
+  unit      elements that one access of memory moves: `per` where rows are whole words, else fewer
+  tile      first line of the tile, as a WGSL expression
+  size, ld, start   lines, elements a row, first element: WGSL expressions
+  place     word of `tiles` at which its tile starts: a WGSL expression
+  pitch     words of `tiles` from a row to the next
+
+Every index into `tiles` is the sum of a constant and of remainders and quotients of the invocation's number, or a
+remainder of something else: Tint proves such an index to be in range and leaves it as it is. (It proves nothing
+about `&`, `^` or a variable that is assigned to, and puts a clamp there.)
+-#}
+
+{#- What one access of memory gives, and its type; of a word it is `unit` elements. -#}
+{% macro access(op) %}{{ {2: "f16", 4: "u32", 8: "vec2<u32>", 16: "vec4<u32>"}[op.unit * word // per] }}{% endmacro %}
+
+{#- Words of memory, for where the matrix goes on and, with `edge`, for where it may end. -#}
+{% macro loads(op, edge) %}
+//# if op.unit == per
+// {{ op.x | upper }}: a word at a time; `at` counts words.
+fn load_{{ op.x }}(at: u32) -> Word {
+    return {{ op.x }}[at];
+}
+//# if edge
+
+// The same where only `count` elements from there on exist; the others are zero. Rows are whole words.
+fn load_{{ op.x }}_some(at: u32, count: u32) -> Word {
+    if (count == 0u) { return Word(); }
+    return {{ op.x }}[at];
+}
+//# endif
+//# else
+// {{ op.x | upper }}: a word in {{ per // op.unit }} accesses, since rows need not be whole words; `at` counts accesses.
+fn load_{{ op.x }}(at: u32) -> Word {
+//# for i in range(per // op.unit)
+    let e{{ i }} = {{ op.x }}[at + {{ i }}u];
+//# endfor
+    return {{ together(op) | trim }};
+}
+//# if edge
+
+// The same where only `count` elements from there on exist; the others are zero.
+fn load_{{ op.x }}_some(at: u32, count: u32) -> Word {
+//# for i in range(per // op.unit)
+    var e{{ i }} = {{ access(op) }}();
+    if (count > {{ i * op.unit }}u) { e{{ i }} = {{ op.x }}[at + {{ i }}u]; }
+//# endfor
+    return {{ together(op) | trim }};
+}
+//# endif
+//# endif
+{% endmacro %}
+{#- A word of what the accesses e0, e1 … gave. -#}
+{% macro together(op) %}
+Word({% for i in range(per // op.unit) %}{{ "e%d" % i if op.unit * word != 2 * per else "bitcast<u32>(vec2<f16>(e%d, e%d))" % (i, i + 1) if i % 2 == 0 }}{{ ", " if not loop.last and (op.unit * word != 2 * per or i % 2 == 1) }}{% endfor %})
+{% endmacro %}
+
+{% macro row_words(op) %}{{ (tile_k if op.along == "k" else op.across) // per }}{% endmacro %}
+{% macro pieces(op) %}{{ op.across * tile_k // per }}{% endmacro %}
+{% macro steps(op) %}{{ [pieces(op) | int // invocations, 1] | max }}{% endmacro %}
+{#- A count of elements as one of accesses. -#}
+{% macro accesses(op, elements) %}{{ elements if op.unit == 1 else "(%s) / %du" % (elements, op.unit) }}{% endmacro %}
+
+{% macro places(op) %}
+    // Which words of {{ op.x | upper }}'s tile this invocation carries{{ ". Lines past the edge read the last one; they are never stored" if op.along == "k" else "" }}.
+//# set row = row_words(op) | int
+//# set count = pieces(op) | int
+//# for s in range(steps(op) | int)
+//# if s == 0 or invocations % row != 0
+    let {{ op.x }}_piece_{{ s }} = {{ "invocation %% %du" % count if count < invocations else "invocation" if s == 0 else "invocation + %du" % (s * invocations) }};
+    let {{ op.x }}_row_{{ s }} = {{ op.x }}_piece_{{ s }} / {{ row }}u;
+    let {{ op.x }}_word_{{ s }} = {{ op.x }}_piece_{{ s }} % {{ row }}u;
+    let {{ op.x }}_place_{{ s }} = {{ op.place }} + {{ op.x }}_row_{{ s }} * {{ op.pitch }} + {{ op.x }}_word_{{ s }};
+//# else
+    let {{ op.x }}_row_{{ s }} = {{ op.x }}_row_0 + {{ s * (invocations // row) }}u;
+    let {{ op.x }}_word_{{ s }} = {{ op.x }}_word_0;
+    let {{ op.x }}_place_{{ s }} = {{ op.x }}_place_0 + {{ s * (invocations // row) }}u * {{ op.pitch }};
+//# endif
+//# if op.along == "k"
+    let {{ op.x }}_at_{{ s }} = {{ accesses(op, "%s + min(%s + %s_row_%d, %s - 1u) * %s + %s_word_%d * WORD" % (op.start, op.tile, op.x, s, op.size, op.ld, op.x, s)) }};
+//# elif op.unit == per
+    let {{ op.x }}_at_{{ s }} = {{ accesses(op, "%s + %s_row_%d * %s + min(%s + %s_word_%d * WORD, %s - WORD)" % (op.start, op.x, s, op.ld, op.tile, op.x, s, op.size)) }};
+//# else
+    let {{ op.x }}_at_{{ s }} = {{ accesses(op, "%s + %s_row_%d * %s + %s + %s_word_%d * WORD" % (op.start, op.x, s, op.ld, op.tile, op.x, s)) }};
+//# endif
+    var next_{{ op.x }}_{{ s }} = Word();
+//# endfor
+//# if inside(op) | trim
+    let {{ op.x }}_inside = {{ op.tile }} + {{ op.across }}u <= {{ op.size }};
+//# endif
+{% endmacro %}
+{#- What must hold for the whole tile to lie inside the matrix across k, where reading past it is not clamped. -#}
+{% macro inside(op) %}{{ op.x + "_inside" if op.along == "outer" and op.unit != per }}{% endmacro %}
+
+{% macro some(op) %}
+//# if pieces(op) | int < invocations
+        if (invocation < {{ pieces(op) }}u) {
+{{ caller() }}
+        }
+//# else
+{{ caller() }}
+//# endif
+{% endmacro %}
+
+{#- Memory -> registers: the tile that starts at k0. With `edge`, what lies outside the matrix is zero. -#}
+{% macro fetch(op, k0, edge) %}
+{% call some(op) %}
+//# set ahead = accesses(op, k0 if op.along == "k" else "%s * %s" % (k0, op.ld))
+//# for s in range(steps(op) | int)
+//# if not edge
+            next_{{ op.x }}_{{ s }} = load_{{ op.x }}({{ op.x }}_at_{{ s }} + {{ ahead }});
+//# elif op.along == "k"
+            next_{{ op.x }}_{{ s }} = load_{{ op.x }}_some({{ op.x }}_at_{{ s }} + {{ ahead }}, left(sizes.k, {{ k0 }} + {{ op.x }}_word_{{ s }} * WORD));
+//# else
+            next_{{ op.x }}_{{ s }} = load_{{ op.x }}_some({{ op.x }}_at_{{ s }} + {{ ahead }}, select(0u, left({{ op.size }}, {{ op.tile }} + {{ op.x }}_word_{{ s }} * WORD), {{ k0 }} + {{ op.x }}_row_{{ s }} < sizes.k));
+//# endif
+//# endfor
+{% endcall %}
+{% endmacro %}
+
+{#- Registers -> workgroup memory, `buffer` words further on. -#}
+{% macro commit(op, buffer) %}
+{% call some(op) %}
+//# for s in range(steps(op) | int)
+            tiles[{{ op.x }}_place_{{ s }}{{ buffer }}] = next_{{ op.x }}_{{ s }};
+//# endfor
+{% endcall %}
+{% endmacro %}

@@ -1,0 +1,51 @@
+{#-
+Sums from matrix units to memory, by way of the workgroup array `tiles`, which nobody needs for tiles any more: how
+a matrix is spread over its subgroup is the driver's secret, so it is stored there and read back four elements at
+a time, for `store_c`.
+
+  start, row, col   of the first element of the subgroup's sums: WGSL expressions
+  rows, cols        matrices along M and N: variables c_0_0, c_0_1 …
+
+It needs the variables `subgroup` and `lane`, and of the config m, n, word, sum_bytes, `together`, the matrices of
+a row that pass at a time, and `store_pitch`, the words from a row of them to the next.
+-#}
+{% macro store_matrices(start, row, col, rows, cols) %}
+//# set per_sum = word // sum_bytes
+//# set quads = together * n // 4
+    // A row of matrices at a time, {{ together }} of them: registers -> this subgroup's words -> memory.
+    let sums_at = subgroup * {{ m * store_pitch }}u;
+    let own_row = {{ row }};
+    let own_col = {{ col }};
+//# for i in range(rows)
+//# for first in range(0, cols, together)
+//# for j in range(together)
+    subgroupMatrixStore<row_major>(&tiles, sums_at + {{ j * n // per_sum }}u, c_{{ i }}_{{ first + j }}, {{ store_pitch }}u);
+//# endfor
+    workgroupBarrier();
+    for (var quad = lane; quad < {{ m * quads }}u; quad += SUBGROUP) {
+        store_quad({{ start }}, sums_at, own_row + {{ i * m }}u, own_col + {{ first * n }}u, quad);
+    }
+    workgroupBarrier();
+//# endfor
+//# endfor
+{% endmacro %}
+
+{#- Four elements of a row of matrices -> C. -#}
+{% macro store_quad() %}
+//# set per_sum = word // sum_bytes
+//# set quads = together * n // 4
+fn store_quad(start: u32, sums_at: u32, first_row: u32, first_col: u32, quad: u32) {
+    let row = quad / {{ quads }}u;
+    let col = quad % {{ quads }}u * 4u;
+    let at = sums_at + row * {{ store_pitch }}u + col / {{ per_sum }}u;
+//# if per_sum == 4
+    let sum = bitcast<vec4<Sum>>(tiles[at]);
+//# elif per_sum == 2
+    let sum = bitcast<vec4<Sum>>(vec4<u32>(tiles[at], tiles[at + 1u]));
+//# else
+    let pair = tiles[at];
+    let sum = bitcast<vec4<Sum>>(select(pair.xy, pair.zw, col % 8u == 4u));
+//# endif
+    store_c(start, first_row + row, first_col + col, sum);
+}
+{% endmacro %}

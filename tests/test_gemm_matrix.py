@@ -1,0 +1,440 @@
+"""GEMM on matrix units: numbers on the stack that has them, and what texts and plans say everywhere."""
+
+import random
+from functools import cache
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from kernel_checks import (
+    assert_finished,
+    complaint,
+    few_examples,
+    many_examples,
+    run,
+    with_first_pass,
+)
+from msgspec import structs
+from wgsl_text import workgroup_memory, workgroup_size
+
+from autotune import limits, space
+from autotune.kernels.gemm import GEMM, GemmProblem, MatrixUnits
+from autotune.kernels.gemm.configs import depth_of
+from autotune.model import MATRIX_FEATURE, SubgroupMatrix
+
+
+def device(shapes, subgroup_size, **limit):
+    """A profile with matrix units: shapes as (element, result, m, n, k)."""
+    base = limits.base_profile()
+    matrices = tuple(
+        SubgroupMatrix(element=element, result=result, m=m, n=n, k=k) for element, result, m, n, k in shapes
+    )
+    roomy = {"maxStorageBufferBindingSize": 2**31, "maxBufferSize": 2**31}
+    return structs.replace(
+        base,
+        features=("shader-f16", "subgroups", MATRIX_FEATURE),
+        limits=base.limits | roomy | limit,
+        subgroup_size=subgroup_size,
+        subgroup_matrix=matrices,
+    )
+
+
+H200 = device(
+    [("f16", result, 16, n, k) for result in ("f32", "f16") for n, k in ((16, 16), (8, 16), (8, 8))],
+    32,
+    maxComputeWorkgroupStorageSize=49_152,
+    maxComputeInvocationsPerWorkgroup=1024,
+    maxComputeWorkgroupSizeX=1024,
+)
+APPLE = device([("f32", "f32", 8, 8, 8), ("f16", "f16", 8, 8, 8)], 32, maxComputeWorkgroupStorageSize=32_768)
+LAVAPIPE = device([("f16", result, 8, 8, 8) for result in ("f32", "f16")], 8)
+
+
+def units(**changes):
+    """A small config for matrices of 8×8×8 and subgroups of 8 lanes, as lavapipe has them."""
+    config = MatrixUnits(
+        matrix="8x8x8",
+        subgroup_size=8,
+        tile_m=32,
+        tile_n=16,
+        tile_k=16,
+        subgroups_m=2,
+        subgroups_n=2,
+        a_from="workgroup",
+        b_from="workgroup",
+        pad=1,
+        buffering="prefetch",
+        commit_k=0,
+        group_m=1,
+        splits=1,
+    )
+    return structs.replace(config, **changes)
+
+
+CONFIGS = {
+    "single": units(buffering="single", group_m=8),
+    "prefetch": units(tile_n=64, subgroups_m=4, subgroups_n=1),
+    "double": units(buffering="double", pad=0, tile_m=16, tile_n=32),
+    "ahead": units(buffering="ahead", commit_k=1),
+    "one-matrix": units(tile_m=8, tile_n=8, tile_k=8, subgroups_m=1, subgroups_n=1),
+    "more-subgroups-than-words": units(tile_m=32, tile_n=32, tile_k=8, subgroups_m=4, subgroups_n=4),
+    "split": units(splits=3),
+}
+DIRECT = {
+    "a-from-memory": units(a_from="memory", tile_n=32),
+    "b-from-memory": units(b_from="memory", buffering="double", tile_n=32),
+    "both-from-memory": units(a_from="memory", b_from="memory", pad=0, buffering="single"),
+}
+each_config = pytest.mark.parametrize("name", CONFIGS)
+TRANSPOSED = [(False, False), (True, False), (False, True), (True, True)]
+each_transpose = pytest.mark.parametrize("transposed", TRANSPOSED, ids=str)
+
+
+def f16(m, n, k, **changes):
+    return GemmProblem(**{"m": m, "n": n, "k": k, "dtype": "f16", **changes})
+
+
+def turned(transposed):
+    return dict(zip(("transpose_a", "transpose_b"), transposed, strict=True))
+
+
+def assert_right(runtime, problems, config):
+    """All results right, on whole numbers and on fractions in turn."""
+    wrong = {}
+    for index, problem in enumerate(problems):
+        assert list(space.refusals(GEMM, problem, config, runtime.profile)) == [] or problem.m * problem.n
+        found = run(runtime, problem, config, integers=index % 2 == 0)
+        if found is not None:
+            wrong[GEMM.label(problem)] = found
+    assert wrong == {}
+
+
+# -- numbers -----------------------------------------------------------------------------------------
+
+
+@each_config
+def test_ragged_shapes_are_right(matrix_runtime, name):
+    config = CONFIGS[name]
+    m, n, k = config.tile_m, config.tile_n, config.tile_k
+    sizes = [
+        (m - 1, n + 1, k + 1),
+        (m, n, k),
+        (m + 1, n - 1, 1),
+        (1, n, 3),
+        (3, 7, 4),
+        (2 * m + 1, 1, 7),
+        (m + 8, n + 8, k + 8),
+        (7, 2 * n + 2, 3 * k),
+        (m, n, k - 1),
+        (m + 4, n + 4, 5 * k + 4),
+    ]
+    assert_right(matrix_runtime, [f16(*size) for size in sizes], config)
+
+
+@each_transpose
+@pytest.mark.parametrize("name", ["prefetch", "double"])
+def test_all_four_transposes_are_right_for_rows_of_any_length(matrix_runtime, name, transposed):
+    sizes = [(37, 33, 35), (38, 34, 36), (36, 36, 20), (40, 72, 24), (8, 8, 8), (1, 1, 1)]
+    problems = [f16(*size, **turned(transposed)) for size in sizes]
+    assert_right(matrix_runtime, problems, CONFIGS[name])
+
+
+@pytest.mark.parametrize("name", DIRECT)
+@each_transpose
+def test_matrices_straight_from_memory_are_right(matrix_runtime, name, transposed):
+    config = DIRECT[name]
+    m, n, k = 2 * config.tile_m, 2 * config.tile_n, 3 * config.tile_k
+    extra = {"lda": 100, "ldb": 104} if name == "both-from-memory" else {}
+    odd = {"lda": 101, "ldb": 103} if name == "both-from-memory" else {}
+    problems = [f16(m, n, k, **turned(transposed), **given) for given in ({}, extra, odd)]
+    assert_right(matrix_runtime, problems, config)
+
+
+@pytest.mark.parametrize("name", ["prefetch", "ahead", "split"])
+def test_sums_in_f16_are_right(matrix_runtime, name):
+    problems = [f16(33, 36, 40, accumulate="f16"), f16(65, 33, 17, accumulate="f16", out_dtype="f32")]
+    assert_right(matrix_runtime, problems, CONFIGS[name])
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"lda": 44, "ldb": 41, "ldc": 50},
+        {"lda": 48, "ldb": 40, "ldc": 40, "out_dtype": "f32"},
+        {"batch": 3},
+        {"batch": 3, "broadcast_a": True, "transpose_b": True},
+        {"batch": 2, "broadcast_b": True, "transpose_a": True},
+        {"alpha": -0.5, "beta": 0.25, "out_dtype": "f32"},
+        {"activation": "gelu", "bias": True, "residual": True},
+        {"activation": "silu", "beta": 0.5, "residual": True, "ldc": 40},
+        {"activation": "relu", "bias": True, "batch": 2},
+    ],
+    ids=repr,
+)
+def test_layouts_batches_and_epilogues_are_right(matrix_runtime, changes):
+    for name in ("prefetch", "split"):
+        assert_right(matrix_runtime, [f16(35, 36, 40, **changes), f16(33, 39, 33, **changes)], CONFIGS[name])
+
+
+def test_sizes_baked_into_the_text_are_right(matrix_runtime):
+    for config in (CONFIGS["ahead"], CONFIGS["split"]):
+        assert run(matrix_runtime, f16(33, 39, 50), config, specialize=True, integers=True) is None
+
+
+@pytest.mark.parametrize("k", [16, 48, 80])
+@pytest.mark.parametrize("name", ["double", "ahead"])
+def test_an_odd_number_of_tiles_is_right_with_two_places(matrix_runtime, name, k):
+    config = structs.replace(CONFIGS[name], tile_k=16, commit_k=0)
+    assert_right(matrix_runtime, [f16(33, 40, k), f16(33, 40, k + 3)], config)
+
+
+def test_workgroups_without_a_tile_leave_everything_alone(matrix_runtime):
+    problem = f16(33, 36, 12)
+    plan = GEMM.plan(problem, CONFIGS["prefetch"], specialize=False)
+    assert complaint(matrix_runtime, problem, plan, with_first_pass(plan, workgroups=65_535 + 2)) is None
+
+
+def test_a_last_group_of_fewer_tile_rows_is_right(matrix_runtime):
+    assert_right(matrix_runtime, [f16(11 * 32 - 3, 3 * 16, 12)], CONFIGS["single"])
+
+
+MUTANTS = {
+    "a zero is missing past the end of K": ("size - min(at, size)", "size", (35, 36, 20)),
+    "columns for rows": ("<Right, row_major>", "<Right, col_major>", (35, 36, 20)),
+    "the wrong part of the tile": ("part_n = subgroup % SUBGROUPS_N", "part_n = 0u", (40, 40, 16)),
+    "another step of K": ("a_sub + 0u * PITCH_A + 1u", "a_sub + 0u * PITCH_A + 0u", (40, 40, 16)),
+    "a row past the end": ("sizes.m - 1u)", "sizes.m)", (35, 36, 20)),
+    "sums left out": ("c_0_1 = subgroupMatrixMultiply", "_ = subgroupMatrixMultiply", (40, 40, 16)),
+    "stored a row too far": ("own_row + 8u", "own_row + 9u", (40, 40, 16)),
+    "unguarded columns": ("row < sizes.m && col < sizes.n", "row < sizes.m", (35, 36, 20)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_a_wrong_text_is_found_out(matrix_runtime, name):
+    right, wrong, size = MUTANTS[name]
+    problem, config = f16(*size), units(tile_n=32)
+    plan = GEMM.plan(problem, config, specialize=False)
+    text = plan.passes[0].wgsl
+    assert right in text
+    mutant = with_first_pass(plan, wgsl=text.replace(right, wrong))
+    if name == "a row past the end":  # re-reads what is never stored, so nothing can be wrong
+        assert complaint(matrix_runtime, problem, plan, mutant, integers=True) is None
+    else:
+        assert complaint(matrix_runtime, problem, plan, mutant, integers=True) is not None
+
+
+def some_configs(problem, profile, count, fits):
+    """Configs by chance that are legal for a problem on a device; minor axes at few of their values."""
+    few = {"variant": {"subgroup_matrix"}, "group_m": {"8"}, "splits": {"1"}}
+    split = {"variant": {"subgroup_matrix"}, "group_m": {"1"}, "splits": {"2"}, "pad": {"1"}}
+    found = []
+    for only in (few, split):
+        legal = space.legal(GEMM, problem, profile, space.restricted(space.load_axes(GEMM), only))
+        found += [space.config_at(GEMM, legal.axes, point) for point in legal.points]
+    return random.Random(0).sample([config for config in found if fits(config)], count)
+
+
+def subgroups(config):
+    return config.subgroups_m * config.subgroups_n
+
+
+@cache
+def legal_configs(ragged):
+    """Configs of the shipped space for lavapipe, without those that it compiles for half a minute."""
+    problem = f16(63, 63, 511) if ragged else f16(64, 64, 512)
+    return some_configs(
+        problem, LAVAPIPE, 400, lambda c: c.tile_m * c.tile_n * c.tile_k <= 8 * 8**3 * subgroups(c)
+    )
+
+
+@st.composite
+def cases(draw):
+    """A legal config and a small problem for it."""
+    ragged = draw(st.booleans())
+    config = draw(st.sampled_from(legal_configs(ragged)))
+    m, n, k = (
+        draw(st.integers(1, 2 * size + 3)) if ragged else draw(st.integers(1, 2)) * size
+        for size in (config.tile_m, config.tile_n, depth_of(config))
+    )
+    transposed = draw(st.sampled_from(TRANSPOSED))
+    accumulate = draw(st.sampled_from(["f32", "f16"]))
+    extra = draw(st.sampled_from([{}, {"out_dtype": "f32"}, {"bias": True, "activation": "relu"}]))
+    return config, f16(m, n, k, accumulate=accumulate, **turned(transposed), **extra)
+
+
+@few_examples(6)
+@given(case=cases(), integers=st.booleans())
+def test_legal_configs_are_right_at_any_shape(matrix_runtime, case, integers):
+    config, problem = case
+    if GEMM.unfit(problem, config) is None:
+        assert run(matrix_runtime, problem, config, integers=integers) is None
+
+
+def test_a_software_adapter_takes_no_matrix_units_by_default(matrix_runtime):
+    assert not isinstance(GEMM.default(f16(512, 512, 512), matrix_runtime.profile), MatrixUnits)
+
+
+# -- texts -------------------------------------------------------------------------------------------
+
+
+@cache
+def texts_for(profile_name):
+    """WGSL of configs by chance, for workgroups that Dawn's null adapter takes."""
+    profile = {"h200": H200, "apple": APPLE}[profile_name]
+    small = structs.replace(profile, limits=profile.limits | dict(limits.BASE_LIMITS))
+    kinds = {
+        "h200": [{"dtype": "f16"}, {"dtype": "f16", "accumulate": "f16"}],
+        "apple": [{"dtype": "f32"}, {"dtype": "f16", "accumulate": "f16"}],
+    }[profile_name]
+    found = {}
+    for kind in kinds:
+        for m, n, k in ((256, 256, 256), (255, 130, 68)):
+            problem = GemmProblem(m=m, n=n, k=k, **kind)
+            configs = some_configs(problem, small, 60, lambda c: subgroups(c) * c.subgroup_size % 128 == 0)
+            for transposed in TRANSPOSED:
+                other = structs.replace(problem, **turned(transposed))
+                able = [config for config in configs if not list(GEMM.refusals(other, config))]
+                for config in able[:6]:
+                    plan = GEMM.plan(other, config, specialize=False)
+                    for index, step in enumerate(plan.passes):
+                        found[f"{GEMM.label(other)} {config} {index}"] = step.wgsl
+    return found
+
+
+@pytest.mark.parametrize("name", ["h200", "apple"])
+def test_texts_are_valid_for_tint(tint, name):
+    texts = texts_for(name)
+    assert tint(texts) == {}
+    assert all(kind in "".join(texts.values()) for kind in ("row_major", "col_major", "&a,", "&b,"))
+
+
+def test_tint_would_say_so_if_a_matrix_were_of_another_shape(tint):
+    config = units(matrix="16x16x16", subgroup_size=32, tile_n=32)
+    text = GEMM.plan(f16(64, 64, 64), config, specialize=False).passes[0].wgsl
+    wrong = text.replace("subgroup_matrix_right<Stored, 16, 16>", "subgroup_matrix_right<Stored, 16, 8>")
+    assert set(tint({"right": text, "wrong": wrong})) == {"wrong"}
+
+
+@st.composite
+def plans(draw):
+    """A legal config of a device, a problem for it, and the plan of both."""
+    config = draw(st.sampled_from(legal_configs(False)))
+    transposed = draw(st.sampled_from(TRANSPOSED))
+    rows, cols, depth = config.tile_m, config.tile_n, depth_of(config)
+    m, n, k = (draw(st.integers(1, 3)) * size for size in (rows, cols, depth))
+    if config.a_from == config.b_from == "workgroup":
+        m, n, k = m + draw(st.integers(0, 9)), n + draw(st.integers(0, 9)), k + draw(st.integers(0, 9))
+    problem = f16(m, n, k, accumulate=draw(st.sampled_from(["f32", "f16"])), **turned(transposed))
+    return config, problem, GEMM.plan(problem, config, specialize=draw(st.booleans()))
+
+
+@many_examples
+@given(plans())
+def test_plans_and_texts_say_the_same(case):
+    config, problem, plan = case
+    assert GEMM.resources(problem, config) == limits.needs(plan)
+    assert MATRIX_FEATURE in plan.features
+    first = plan.passes[0]
+    assert (first.subgroup_size, first.subgroup_matrix.m) == (config.subgroup_size, 8)
+    for step in plan.passes:
+        assert workgroup_memory(step.wgsl) == step.workgroup_bytes
+        assert workgroup_size(step.wgsl) == step.workgroup_size
+        assert_finished(step.wgsl)
+    assert ("enable chromium_experimental_subgroup_matrix;" in first.wgsl) is True
+    assert all(plan.sizes[name] % multiple == 0 for name, multiple in plan.multiples.items())
+
+
+@many_examples
+@given(plans())
+def test_neighbours_can_be_run_and_some_have_the_very_text(case):
+    config, problem, _ = case
+    neighbours = GEMM.neighbours(problem, config)
+    assert all(GEMM.unfit(other, config) is None for other in neighbours)
+    texts = [GEMM.plan(other, config, specialize=False).passes[0].wgsl for other in neighbours]
+    assert GEMM.plan(problem, config, specialize=False).passes[0].wgsl in texts
+
+
+# -- legality ----------------------------------------------------------------------------------------
+
+
+def test_a_device_without_the_feature_the_shape_or_the_subgroups_refuses_and_says_which():
+    problem, config = f16(64, 64, 64), units(matrix="16x16x16", subgroup_size=32, tile_n=32)
+    assert list(space.refusals(GEMM, problem, config, H200)) == []
+    plain = structs.replace(H200, features=("shader-f16", "subgroups"), subgroup_matrix=())
+    reasons = list(space.refusals(GEMM, problem, config, plain))
+    assert f"needs a feature the adapter lacks: {MATRIX_FEATURE}" in reasons
+    (reason,) = space.refusals(GEMM, problem, config, structs.replace(H200, subgroup_size=64))
+    assert "32 lanes, the adapter has 64" in reason
+    (reason,) = space.refusals(GEMM, problem, config, structs.replace(H200, subgroup_matrix=()))
+    assert "lack this shape: f16 to f32 16×16×16, there are none" in reason
+
+
+def test_an_enumeration_is_what_the_limits_allow():
+    problem = f16(64, 64, 64)
+    axes = space.load_axes(GEMM)
+    few = {"a_from": {"workgroup"}, "b_from": {"workgroup"}, "buffering": {"single"}, "splits": {"1"}}
+    few |= {"group_m": {"1"}, "pad": {"1"}, "variant": {"subgroup_matrix"}}
+    found = space.legal(GEMM, problem, H200, space.restricted(axes, few))
+    configs = [space.config_at(GEMM, found.axes, point) for point in found.points]
+    assert {config.matrix for config in configs} == {"16x16x16", "16x8x16", "16x8x8"}
+    assert {config.subgroup_size for config in configs} == {32}
+    assert all(list(space.refusals(GEMM, problem, config, H200)) == [] for config in configs)
+    for problem in (f16(64, 64, 64), GemmProblem(m=64, n=64, k=64)):
+        nothing = space.legal(
+            GEMM, problem, limits.base_profile(), {"subgroup_matrix": axes["subgroup_matrix"]}
+        )
+        assert not nothing.points
+        assert set(nothing.refused) == {"needs a feature the adapter lacks"}
+
+
+def test_matrices_straight_from_memory_take_whole_tiles_and_the_plan_says_so():
+    config = DIRECT["both-from-memory"]
+    assert GEMM.unfit(f16(64, 32, 48), config) is None
+    for size in ((65, 32, 48), (64, 33, 48), (64, 32, 47)):
+        assert GEMM.unfit(f16(*size), config) == "matrices straight from memory take whole tiles"
+    plan = GEMM.plan(f16(64, 32, 48), config, specialize=False)
+    assert plan.multiples == {"m": 32, "n": 16, "k": 16}
+
+
+@pytest.mark.parametrize(
+    ("changes", "multiples"),
+    [
+        ({"m": 35, "n": 39, "k": 33}, {}),
+        ({"m": 35, "n": 34, "k": 33}, {"n": 2}),
+        ({"m": 35, "n": 36, "k": 34}, {"n": 4, "k": 2}),
+        ({"m": 35, "n": 40, "k": 40}, {"n": 8, "k": 8}),
+        ({"m": 36, "n": 39, "k": 48, "transpose_a": True}, {"m": 4, "k": 16}),
+        ({"m": 35, "n": 40, "k": 40, "lda": 44, "ldb": 42}, {"n": 4, "k": 4, "lda": 4, "ldb": 2}),
+    ],
+    ids=repr,
+)
+def test_accesses_are_as_wide_as_rows_allow_and_the_plan_says_so(changes, multiples):
+    problem = GemmProblem(**{"dtype": "f16", **changes})
+    assert GEMM.plan(problem, units(tile_n=32), specialize=False).multiples == multiples
+
+
+def test_the_default_uses_matrix_units_where_a_device_has_them_and_only_there():
+    for sizes in (
+        (4096, 4096, 4096),
+        (1024, 1024, 1024),
+        (128, 4096, 4096),
+        (1023, 1025, 1027),
+        (64, 64, 64),
+    ):
+        problem = f16(*sizes)
+        chosen = GEMM.default(problem, H200)
+        assert isinstance(chosen, MatrixUnits)
+        assert list(space.refusals(GEMM, problem, chosen, H200)) == []
+        for elsewhere in (None, limits.base_profile(), structs.replace(H200, features=("shader-f16",))):
+            assert not isinstance(GEMM.default(problem, elsewhere), MatrixUnits)
+    large = GEMM.default(f16(4096, 4096, 4096), H200)
+    assert (large.matrix, large.tile_m, large.tile_n, large.tile_k) == ("16x16x16", 128, 128, 32)
+    assert not isinstance(GEMM.default(GemmProblem(m=4096, n=4096, k=4096), H200), MatrixUnits)
+    assert not isinstance(GEMM.default(f16(1, 4096, 4096), H200), MatrixUnits)
+
+
+def test_starts_are_legal_for_large_matrices_on_a_device_like_theirs():
+    starts = [start for start in space.load_starts(GEMM) if isinstance(start, MatrixUnits)]
+    large = f16(4096, 4096, 4096)
+    assert [start for start in starts if not list(space.refusals(GEMM, large, start, H200))]
