@@ -107,8 +107,8 @@ def tolerance(problem: GemmProblem, expected: Float64) -> Float64:
     up to u, at random, so errors wander by about u·K/12 (probabilistic rounding analysis: Higham
     and Mary, SIAM J. Sci. Comput. 2019). Sixteen times that covers millions of elements in any
     order of summation; one missing term is off by about 1/12, thousands of times more in f32.
-    Matrix units may cut off what they add where others round: each step of eight k at least is then off by
-    up to one ulp of the partial sum, always towards zero, which a sum that grows steadily feels in proportion.
+    Matrix units may cut off what they add where others round: each step of eight k or more is then off
+    by up to one ulp of the partial sum, towards zero, which a sum that grows steadily feels in proportion.
     Results below the smallest normal number may be stored as zero, and `exp` and `tanh` may be off by
     some 2⁻¹⁶ (WGSL, "Floating Point Evaluation").
     """
