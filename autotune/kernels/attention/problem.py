@@ -50,9 +50,9 @@ class AttentionProblem(Problem, frozen=True, kw_only=True):
     O is bshd for packed ones. `lse` adds an output [batch][heads][seq] in f32: the natural logarithm of the
     sum that the softmax divides by; −1e30 for a query that sees nothing.
 
-    `dtype` is the type of Q, K, V, O and a bias; products, sums and softmax are f32. With "f16" P may be rounded
-    to f16, to be multiplied by V. `accumulate` "f16" lets scaled Q be rounded as well, and short sums of
-    products; the softmax and all else stay f32.
+    `dtype` is the type of Q, K, V, O and a bias; products, sums and softmax are f32. With "f16" P may be
+    rounded to f16, to be multiplied by V. `accumulate` "f16" lets scaled Q be rounded as well, and short sums
+    of products; the softmax and all else stay f32.
     """
 
     heads: Size
