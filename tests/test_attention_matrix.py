@@ -36,6 +36,7 @@ def matrix(**changes):
         v_from="workgroup",
         ahead="softmax",
         scores="f32",
+        pad=2,
         unroll=False,
         slack=8,
         vector=4,
@@ -56,7 +57,7 @@ CONFIGS = {
     "loops": matrix(),
     "written-out": matrix(q_from="registers", unroll=True, tile_kv=16, ahead="scores"),
     "lanes": matrix(row_lanes=2, subgroups=4, ahead="no"),
-    "tall": matrix(rows=16, subgroups=1, slack=0),
+    "tall": matrix(rows=16, subgroups=1, slack=0, pad=0),
     "halves": matrix(scores="f16", q_from="registers", unroll=True),
 }
 STRAIGHT = {

@@ -13,8 +13,8 @@ import msgspec
 
 from autotune.expression import ceil_div, evaluate
 from autotune.limits import split_grid
-from autotune.model import DTYPE_BYTES, Compiler, DeviceProfile, Plan
-from autotune.runtime import adapters
+from autotune.model import DTYPE_BYTES, Compiler, DeviceProfile, Plan, SubgroupMatrix
+from autotune.runtime import adapters, matrix_check
 from autotune.runtime.clock import Pacer, Stopwatch
 from autotune.runtime.messages import Samples
 
@@ -82,6 +82,8 @@ class NativeRuntime:
             self._pacer = Pacer(self._api, self._device, self._stopwatch)
         if "subgroups" in self._profile.features:
             self._profile = msgspec.structs.replace(self._profile, subgroup_size=self._probe_subgroup_size())
+        if self._profile.subgroup_matrix:
+            self._profile = msgspec.structs.replace(self._profile, subgroup_matrix=self._right_matrices())
         return self._profile
 
     def load(self, contents: dict[str, bytes]) -> None:
@@ -164,16 +166,37 @@ class NativeRuntime:
         fn main(@builtin(subgroup_size) lanes: u32, @builtin(local_invocation_index) i: u32) {{
             if (i == 0u) {{ size[0] = lanes; }}
         }}"""
+        return int.from_bytes(self._once(code, [bytes(4)]), "little")
+
+    def _right_matrices(self) -> tuple[SubgroupMatrix, ...]:
+        """Those shapes of the matrix units that a tiny product finds right."""
+        profile = self._profile
+
+        def run(text: str, contents: bytes, size: int) -> bytes:
+            return self._once(text, [contents, bytes(size)])
+
+        return matrix_check.checked(profile.subgroup_matrix, profile.subgroup_size, run)
+
+    def _once(self, code: str, contents: list[bytes]) -> bytes:
+        """Run one workgroup of a text whose bindings hold these contents, and read the last one; zeros where
+        the text is refused.
+        """
         device, usage = self._device, self._api.BufferUsage
         try:
             pipeline = device.create_compute_pipeline(
                 layout="auto",
                 compute={"module": device.create_shader_module(code=code), "entry_point": "main"},
             )
-            buffer = device.create_buffer(size=4, usage=usage.STORAGE | usage.COPY_SRC)
+            buffers = [
+                device.create_buffer_with_data(data=data, usage=usage.STORAGE | usage.COPY_SRC)
+                for data in contents
+            ]
             group = device.create_bind_group(
                 layout=pipeline.get_bind_group_layout(0),
-                entries=[{"binding": 0, "resource": {"buffer": buffer, "offset": 0, "size": 4}}],
+                entries=[
+                    {"binding": index, "resource": {"buffer": buffer, "offset": 0, "size": buffer.size}}
+                    for index, buffer in enumerate(buffers)
+                ],
             )
             encoder = device.create_command_encoder()
             compute_pass = encoder.begin_compute_pass()
@@ -182,9 +205,9 @@ class NativeRuntime:
             compute_pass.dispatch_workgroups(1)
             compute_pass.end()
             device.queue.submit([encoder.finish()])
-            return int.from_bytes(bytes(device.queue.read_buffer(buffer)), "little")
+            return bytes(device.queue.read_buffer(buffers[-1]))
         except self._api.GPUError:
-            return 0
+            return bytes(len(contents[-1]))
 
 
 def _fewer_and_fewer(names: list[str]) -> Iterator[list[str]]:

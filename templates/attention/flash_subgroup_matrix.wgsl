@@ -28,6 +28,7 @@
 //                  the "softmax", or ("no") when they are stored to workgroup memory
 //   scores         type that Q·Kᵀ is added up in: f32, or f16 where the problem allows it. Q is then scaled first, and
 //                  P takes the place of S in memory
+//   pad            vec4s added to rows of f16 in workgroup memory, 0 or 2; rows of scores have a pad in any case
 //   unroll         true: both products are written out; false: they are loops over depth and keys
 //   slack          how far scores may exceed m, in powers of two: 0 or 8
 //   vector         elements a memory access moves: 4 or 1
@@ -82,17 +83,18 @@ const ROW_LANES = {{ row_lanes }}u;
 const SLACK = {{ slack }}.0;
 const BESIDE = {{ at_once }}u;  // rows that a subgroup's lanes take side by side: {{ lanes }} / {{ row_lanes }}
 
-// Pitches count vec4s. The pads spread the rows of a fragment over the banks.
+// Pitches count vec4s. Pads spread the rows of a fragment over the banks; rows of f16 keep to 16 bytes.
+const PAD = {{ pad }}u;
 //# if q_from == "workgroup"
-const PITCH_Q = DEPTH / 4u + 2u;
+const PITCH_Q = DEPTH / 4u + PAD;
 //# endif
 //# if k_staged
-const PITCH_K = DEPTH / 4u + 2u;
+const PITCH_K = DEPTH / 4u + PAD;
 //# endif
 //# if v_staged
-const PITCH_V = WIDTH / 4u + 2u;
+const PITCH_V = WIDTH / 4u + PAD;
 //# endif
-const PITCH_P = TILE_KV / 4u + 2u;
+const PITCH_P = TILE_KV / 4u + PAD;
 const PITCH_S = {{ strip_cols }}u / 4u + {{ [row_lanes, 2] | max }}u;
 
 alias Left = subgroup_matrix_left<f16, {{ k }}, {{ m }}>;  // columns first

@@ -103,6 +103,7 @@ class FlashSubgroupMatrix(Config, frozen=True, kw_only=True, tag="flash_subgroup
     v_from: Literal["workgroup", "storage"]
     ahead: Literal["no", "softmax", "scores"]
     scores: Literal["f32", "f16"]
+    pad: Literal[0, 2]
     unroll: bool
     slack: Annotated[int, Meta(ge=0, le=8)]
     vector: Literal[1, 4]

@@ -109,6 +109,7 @@ def _on_matrix_units(
                 v_from="workgroup",
                 ahead="scores",
                 scores="f16" if short and shape in shapes_of(profile, "f16", "f16") else "f32",
+                pad=2,
                 unroll=True,
                 slack=8,
                 vector=vector,

@@ -43,17 +43,13 @@ def width(p: AttentionProblem, c: Parameters) -> int:
 def matrix_bytes(problem: AttentionProblem, config: FlashSubgroupMatrix) -> int:
     """Workgroup memory: tiles of Q, K and V, strips of S and P, and a flag. Rows have pads."""
     c = config.parameters()
-    q = _row(depth(problem, c)) if config.q_from == "workgroup" else 0
-    k = _row(depth(problem, c)) if config.k_from == "workgroup" else 0
-    v = _row(width(problem, c)) if config.v_from == "workgroup" else 0
+    of_heads, of_v = (elements * 2 + config.pad * 8 for elements in (depth(problem, c), width(problem, c)))
+    q = of_heads if config.q_from == "workgroup" else 0
+    k = of_heads if config.k_from == "workgroup" else 0
+    v = of_v if config.v_from == "workgroup" else 0
     strip_columns = extents(config.matrix)[1] if config.scores == "f16" else config.tile_kv
-    strips = _row(config.tile_kv) + strip_columns * 4 + max(config.row_lanes, 2) * 16
+    strips = config.tile_kv * 2 + config.pad * 8 + strip_columns * 4 + max(config.row_lanes, 2) * 16
     return config.tile_kv * (k + v) + config.tile_q * (q + strips) + 16
-
-
-def _row(elements: int) -> int:
-    """Bytes of a row of f16."""
-    return (elements // 4 + 2) * 8
 
 
 def matrix_context(problem: AttentionProblem, config: FlashSubgroupMatrix) -> dict[str, Any]:

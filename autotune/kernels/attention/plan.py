@@ -42,11 +42,8 @@ class _Step(Struct, frozen=True):
 
 def resources(problem: AttentionProblem, config: AttentionConfig) -> tuple[Resources, ...]:
     """What each pass needs, without rendering it."""
-    match config:
-        case Flash():
-            return (_flash_resources(problem, config),)
-        case FlashSubgroupMatrix():
-            return (_matrix_resources(problem, config),)
+    if isinstance(config, Flash | FlashSubgroupMatrix):
+        return (_flash_resources(problem, config),)
     sizes = all_sizes(problem)
     size = _bytes(_buffers(problem, config), sizes)
     return tuple(
@@ -61,27 +58,22 @@ def resources(problem: AttentionProblem, config: AttentionConfig) -> tuple[Resou
     )
 
 
-def _flash_resources(problem: AttentionProblem, c: Flash) -> Resources:
+def _flash_resources(problem: AttentionProblem, c: Flash | FlashSubgroupMatrix) -> Resources:
     """The same, fast: a search space has tens of thousands of such configs."""
-    tiles = ceil_div(problem.seq, c.tile_q) * ceil_div(problem.v_head_dim, c.tile_v)
+    units, lanes = None, 0
+    if isinstance(c, FlashSubgroupMatrix):
+        columns, size = c.parts_v, matrix_bytes(problem, c)
+        units, lanes = units_of(c), c.subgroup_size
+    else:
+        columns, size = ceil_div(problem.v_head_dim, c.tile_v), flash_bytes(problem, c)
     return Resources(
         workgroup_size=(c.invocations, 1, 1),
-        workgroup_bytes=flash_bytes(problem, c),
-        workgroups=problem.batch * problem.heads * tiles,
+        workgroup_bytes=size,
+        workgroups=problem.batch * problem.heads * ceil_div(problem.seq, c.tile_q) * columns,
         binding_bytes=_data_bytes(problem),
         features=_features(problem, c),
-    )
-
-
-def _matrix_resources(problem: AttentionProblem, c: FlashSubgroupMatrix) -> Resources:
-    return Resources(
-        workgroup_size=(c.invocations, 1, 1),
-        workgroup_bytes=matrix_bytes(problem, c),
-        workgroups=problem.batch * problem.heads * c.parts_v * ceil_div(problem.seq, c.tile_q),
-        binding_bytes=_data_bytes(problem),
-        features=_features(problem, c),
-        subgroup_size=c.subgroup_size,
-        subgroup_matrix=units_of(c),
+        subgroup_size=lanes,
+        subgroup_matrix=units,
     )
 
 

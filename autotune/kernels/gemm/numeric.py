@@ -107,15 +107,16 @@ def tolerance(problem: GemmProblem, expected: Float64) -> Float64:
     up to u, at random, so errors wander by about u·K/12 (probabilistic rounding analysis: Higham
     and Mary, SIAM J. Sci. Comput. 2019). Sixteen times that covers millions of elements in any
     order of summation; one missing term is off by about 1/12, thousands of times more in f32.
-    Matrix units may cut off what they add where others round: each step of eight k or more is then off
-    by up to one ulp of the partial sum, towards zero, which a sum that grows steadily feels in proportion.
+    Matrix units may cut off what they add where others round: each step, of eight k at least, is then off by
+    up to one ulp of the partial sum, always towards zero, which a steadily growing sum feels in proportion.
     Results below the smallest normal number may be stored as zero, and `exp` and `tanh` may be off by
     some 2⁻¹⁶ (WGSL, "Floating Point Evaluation").
     """
-    terms = abs(problem.alpha) * problem.k / 12.0 + abs(problem.beta) + 1.0
-    summed = 16.0 * _UNIT[problem.accumulate] * terms
-    cut = problem.k / 8.0 if problem.dtype == "f16" and problem.accumulate == "f32" else 0.0
-    cut_off = 2.0 * _UNIT["f32"] * cut * np.abs(expected)
+    summed = (
+        16.0 * _UNIT[problem.accumulate] * (abs(problem.alpha) * problem.k / 12.0 + abs(problem.beta) + 1.0)
+    )
+    mixed = problem.dtype == "f16" and problem.accumulate == "f32"
+    cut_off = 2.0 * _UNIT["f32"] * problem.k / 8.0 * np.abs(expected) if mixed else 0.0
     curved = 2.0**-14 * (1.0 + np.abs(expected)) if problem.activation in ("gelu", "silu") else 0.0
     stored = 2.0 * _UNIT[problem.output] * np.abs(expected) + _SMALLEST[problem.output]
     return np.asarray(summed + cut_off + curved + stored, dtype=np.float64)
