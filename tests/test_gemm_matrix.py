@@ -232,7 +232,8 @@ def some_configs(problem, profile, count, fits):
     for only in (few, split):
         legal = space.legal(GEMM, problem, profile, space.restricted(space.load_axes(GEMM), only))
         found += [space.config_at(GEMM, legal.axes, point) for point in legal.points]
-    return random.Random(0).sample([config for config in found if fits(config)], count)
+    fitting = [config for config in found if fits(config)]
+    return random.Random(0).sample(fitting, min(count, len(fitting)))
 
 
 def subgroups(config):
