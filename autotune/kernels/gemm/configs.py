@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from autotune.kernels.matrices import MatrixShape, SubgroupSize
+from autotune.kernels.matrix_tiles import MatrixTiles
 from autotune.kernels.tiles import LANES
 from autotune.model import Config
 
@@ -95,22 +95,9 @@ class Gemv(Config, frozen=True, kw_only=True, tag="gemv"):
         return min(self.columns, 4)
 
 
-class MatrixUnits(Config, frozen=True, kw_only=True, tag="subgroup_matrix"):
-    """Subgroups that have matrix units multiply; the template explains each parameter."""
+class MatrixUnits(MatrixTiles, frozen=True, kw_only=True, tag="subgroup_matrix"):
+    """Matrix units; a second pass adds the shares of K where it is split."""
 
-    matrix: MatrixShape
-    subgroup_size: SubgroupSize
-    tile_m: Annotated[int, Meta(ge=4, le=512)]
-    tile_n: Annotated[int, Meta(ge=4, le=512)]
-    tile_k: Annotated[int, Meta(ge=4, le=256)]
-    subgroups_m: Annotated[int, Meta(ge=1, le=16)]
-    subgroups_n: Annotated[int, Meta(ge=1, le=16)]
-    a_from: Literal["workgroup", "memory"]
-    b_from: Literal["workgroup", "memory"]
-    pad: Literal[0, 1]
-    buffering: Literal["single", "prefetch", "double", "ahead"]
-    commit_k: Annotated[int, Meta(ge=0, le=31)]
-    group_m: Annotated[int, Meta(ge=1, le=64)]
     splits: Annotated[int, Meta(ge=1, le=256)]
 
 

@@ -263,7 +263,8 @@ def _main_pass(
             "few_vector": few_vector(problem, config.stream),
         }
     if isinstance(config, MatrixUnits):
-        context = context | matrix.context(problem, config)
+        units = matrix.units(problem, config.matrix)
+        context = context | matrix.product_of(problem).context(config.parameters(), units)
     template = _TEMPLATES.get(config.variant, config.variant)
     return Pass(
         wgsl=wgsl(f"gemm/{template}.wgsl", context | config.parameters()),
@@ -308,10 +309,7 @@ def _workgroup(problem: GemmProblem, config: GemmConfig) -> tuple[tuple[int, int
         tile = config.rows * config.unroll_k * config.threads_k * 4 if config.staging == "workgroup" else 0
         return (invocations, 1, 1), (invocations * config.sums + tile) * DTYPE_BYTES[problem.accumulate]
     if isinstance(config, MatrixUnits):
-        parameters = config.parameters()
-        size = matrix.word(problem, config.matrix)
-        invocations = matrices.subgroups(parameters) * config.subgroup_size
-        return (invocations, 1, 1), matrix.words(problem, parameters) * size
+        return matrix.product_of(problem).workgroup(config.parameters())
     assert isinstance(config, Blocked)
     staged = problem.accumulate if config.staged == "accumulator" else problem.dtype
     return (config.invocations, 1, 1), config.workgroup_vec4s() * 4 * DTYPE_BYTES[staged]
@@ -327,7 +325,7 @@ def _subgroups(problem: GemmProblem, config: GemmConfig) -> dict[str, Any]:
         return {}
     return {
         "subgroup_size": config.subgroup_size,
-        "subgroup_matrix": matrix.matrix(problem, config.parameters()),
+        "subgroup_matrix": matrix.product_of(problem).matrix(config.matrix),
     }
 
 

@@ -4,6 +4,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
+from autotune.kernels.matrix_tiles import MatrixTiles
 from autotune.kernels.tiles import LANES
 from autotune.model import Config
 
@@ -44,7 +45,11 @@ class Blocked(Config, frozen=True, kw_only=True, tag="blocked"):
         return (self.tile_m + self.tile_n) * row * (2 if self.buffering == "double" else 1)
 
 
-GemmI8Config = Naive | Blocked
+class MatrixUnits(MatrixTiles, frozen=True, kw_only=True, tag="subgroup_matrix"):
+    """Matrix units that multiply int8 and add in i32."""
+
+
+GemmI8Config = Naive | Blocked | MatrixUnits
 
 
 def tile_of(config: GemmI8Config) -> tuple[int, int]:
@@ -56,7 +61,7 @@ def tile_of(config: GemmI8Config) -> tuple[int, int]:
 
 def depth_of(config: GemmI8Config) -> int:
     """How many k, each an int8 of A and of B, a workgroup takes in one round."""
-    return config.tile_k if isinstance(config, Blocked) else 4
+    return 4 if isinstance(config, Naive) else config.tile_k
 
 
 def vector_of(config: GemmI8Config) -> int:

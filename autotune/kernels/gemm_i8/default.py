@@ -1,8 +1,13 @@
 """A good config without tuning, for any device: legal wherever WebGPU's base limits hold."""
 
 from autotune.expression import ceil_div
-from autotune.kernels.gemm_i8.configs import QUAD, Blocked
+from autotune.kernels.gemm_i8.configs import QUAD, Blocked, MatrixUnits
+from autotune.kernels.gemm_i8.matrix import MATRIX_RULES, PRODUCT
+from autotune.kernels.gemm_i8.plan import resources
 from autotune.kernels.gemm_i8.problem import GemmI8Problem
+from autotune.kernels.matrices import shapes_of
+from autotune.limits import refusals
+from autotune.model import DeviceProfile
 
 ENOUGH_WORKGROUPS = 64
 """Workgroups from which on tiles of 64×64 are worth it; with fewer, a large GPU would be mostly idle."""
@@ -10,8 +15,13 @@ FEW_ROWS = 16
 """Rows of A up to which tiles have only 16 rows: higher ones would be mostly empty."""
 
 
-def default(problem: GemmI8Problem) -> Blocked:
-    """Tiles of 64×64, or 32×32 where those would be few or partly empty, or 16×32 where A has few rows."""
+def default(problem: GemmI8Problem, profile: DeviceProfile | None = None) -> Blocked | MatrixUnits:
+    """Tiles of 64×64, or 32×32 where those would be few or partly empty, or 16×32 where A has few rows. Where
+    a GPU has matrix units for int8, all but small problems are theirs.
+    """
+    on_matrices = _on_matrix_units(problem, profile)
+    if on_matrices is not None:
+        return on_matrices
     workgroups = ceil_div(problem.m, 64) * ceil_div(problem.n, 64)
     large = workgroups >= ENOUGH_WORKGROUPS and min(problem.m, problem.n) >= 64
     tile, block = (64, 8) if large else (32, 4)
@@ -28,3 +38,34 @@ def default(problem: GemmI8Problem) -> Blocked:
         buffering="double",
         unroll_k=32,
     )
+
+
+def _on_matrix_units(problem: GemmI8Problem, profile: DeviceProfile | None) -> MatrixUnits | None:
+    """Tiles of 128×128 where these fill a GPU, else smaller ones, a quarter for each of four subgroups. None
+    where the problem is small, or the device has no such matrix units, or only pretends to.
+    """
+    if profile is None or profile.is_cpu or min(problem.m, problem.n, problem.k) <= FEW_ROWS:
+        return None
+    shapes = shapes_of(profile, PRODUCT.element, PRODUCT.result)
+    for shape, edge in ((shape, edge) for edge in (128, 64, 32) for shape in shapes):
+        if edge == 128 and ceil_div(problem.m, edge) * ceil_div(problem.n, edge) < 2 * ENOUGH_WORKGROUPS:
+            continue
+        config = MatrixUnits(
+            matrix=shape,
+            subgroup_size=profile.subgroup_size,
+            tile_m=edge,
+            tile_n=edge,
+            tile_k=64,
+            subgroups_m=2,
+            subgroups_n=2,
+            a_from="workgroup",
+            b_from="workgroup",
+            pad=1,
+            buffering="prefetch",
+            commit_k=0,
+            group_m=8,
+        )
+        legal = all(rule.holds(problem, config.parameters()) for rule in MATRIX_RULES)
+        if legal and next(refusals(resources(problem, config), profile), None) is None:
+            return config
+    return None

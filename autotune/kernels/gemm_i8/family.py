@@ -3,9 +3,19 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, cast
 
-from autotune.kernels.base import Family, Option, Resources
-from autotune.kernels.gemm_i8.configs import Blocked, GemmI8Config, Naive, depth_of, tile_of, vector_of
+from autotune.kernels import matrices
+from autotune.kernels.base import Family, Option, Resources, Rule
+from autotune.kernels.gemm_i8.configs import (
+    Blocked,
+    GemmI8Config,
+    MatrixUnits,
+    Naive,
+    depth_of,
+    tile_of,
+    vector_of,
+)
 from autotune.kernels.gemm_i8.default import default
+from autotune.kernels.gemm_i8.matrix import MATRIX_RULES, PRODUCT, steps
 from autotune.kernels.gemm_i8.packing import pack, unpack
 from autotune.kernels.gemm_i8.plan import plan, resources
 from autotune.kernels.gemm_i8.problem import K_LIMIT, PER_WORD, GemmI8Problem, check_problem
@@ -25,9 +35,9 @@ class GemmI8(Family):
 
     name = "gemm_i8"
     problem_type = GemmI8Problem
-    config_types = {"naive": Naive, "blocked": Blocked}  # noqa: RUF012
+    config_types = {"naive": Naive, "blocked": Blocked, "subgroup_matrix": MatrixUnits}  # noqa: RUF012
     samples = {"i8": GemmI8Problem(m=64, n=64, k=64)}  # noqa: RUF012
-    rules = {"blocked": BLOCKED_RULES}  # noqa: RUF012
+    rules = {"blocked": BLOCKED_RULES, "subgroup_matrix": MATRIX_RULES}  # noqa: RUF012
     options = (
         Option("size", "M, N and K of a square problem.", int),
         Option("m", "Rows of A and C.", int),
@@ -44,11 +54,16 @@ class GemmI8(Family):
     def label(self, problem: GemmI8Problem) -> str:
         return f"{problem.m}x{problem.n}x{problem.k}-i8"
 
+    def device_rules(self, variant: str, problem: GemmI8Problem, profile: DeviceProfile) -> tuple[Rule, ...]:
+        if variant != "subgroup_matrix":
+            return ()
+        return matrices.device_rules(profile, PRODUCT.element, PRODUCT.result)
+
     def resources(self, problem: GemmI8Problem, config: GemmI8Config) -> tuple[Resources, ...]:
         return resources(problem, config)
 
     def default(self, problem: GemmI8Problem, profile: DeviceProfile | None) -> GemmI8Config:
-        return default(problem)
+        return default(problem, profile)
 
     def baseline(self, problem: GemmI8Problem, profile: DeviceProfile | None) -> GemmI8Config:
         return Naive(workgroup_x=16, workgroup_y=16)
@@ -65,16 +80,21 @@ class GemmI8(Family):
     def neighbours(self, problem: GemmI8Problem, config: GemmI8Config) -> list[Problem]:
         rows, cols = tile_of(config)
         depth = depth_of(config)
-        step = PER_WORD * vector_of(config)
+        rows_by, cols_by, step = 1, 1, PER_WORD * vector_of(config)
+        if isinstance(config, MatrixUnits):
+            rows_by, cols_by, step = steps(problem, config)
         shapes = (
-            (rows + 1, cols + 1, depth + step),
-            (rows - 1, cols - 1, depth - step),
-            (2 * rows + 3, 1, 3 * depth + step),
-            (1, 2 * cols + 3, step),
-            (rows + 1, cols + 1, problem.k),  # where sums are as long as the problem's
+            (rows + rows_by, cols + cols_by, depth + step),
+            (rows - rows_by, cols - cols_by, depth - step),
+            (2 * rows + 3 * rows_by, cols_by, 3 * depth + step),
+            (rows_by, 2 * cols + 3 * cols_by, step),
+            (rows + rows_by, cols + cols_by, problem.k),  # where sums are as long as the problem's
         )
-        most = K_LIMIT - step
-        return [GemmI8Problem(m=max(m, 1), n=max(n, 1), k=min(max(k, step), most)) for m, n, k in shapes]
+        most = (K_LIMIT - 1) // step * step
+        return [
+            GemmI8Problem(m=max(m, rows_by), n=max(n, cols_by), k=min(max(k, step), most))
+            for m, n, k in shapes
+        ]
 
     def inputs(self, problem: GemmI8Problem, seed: int, *, integers: bool) -> "dict[str, Array]":
         """All int8 values; scales as quantisation makes them, or whole powers of two with a sign."""

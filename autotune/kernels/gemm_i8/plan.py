@@ -1,8 +1,12 @@
 """From (problem, config) to the pass, its buffers and what it needs of a device."""
 
+from typing import Any
+
 from autotune.expression import ceil_div
+from autotune.kernels import matrices
 from autotune.kernels.base import Resources
-from autotune.kernels.gemm_i8.configs import QUAD, GemmI8Config, Naive, tile_of, vector_of
+from autotune.kernels.gemm_i8 import matrix
+from autotune.kernels.gemm_i8.configs import QUAD, GemmI8Config, MatrixUnits, Naive, tile_of, vector_of
 from autotune.kernels.gemm_i8.problem import PER_WORD, GemmI8Problem
 from autotune.model import Buffer, Expr, Pass, Plan
 
@@ -26,6 +30,8 @@ def resources(problem: GemmI8Problem, config: GemmI8Config) -> tuple[Resources, 
         workgroup_bytes=workgroup_bytes,
         workgroups=ceil_div(m, rows) * ceil_div(n, cols),
         binding_bytes=(m * k, n * k, 4 * m, 4 * n, 4 * m * n),
+        features=_features(config),
+        **_subgroups(config),
     )
     return (needs,)
 
@@ -45,6 +51,10 @@ def plan(problem: GemmI8Problem, config: GemmI8Config, *, specialize: bool) -> P
         "scalar_values": {},
         "vector": vector_of(config),
     }
+    multiples = {"k": QUAD if vector_of(config) == 4 else PER_WORD}
+    if isinstance(config, MatrixUnits):
+        context |= matrix.context(problem, config)
+        multiples = matrix.multiples(problem, config)
     step = Pass(
         wgsl=wgsl(f"gemm_i8/{config.variant}.wgsl", context | config.parameters()),
         entry_point="main",
@@ -52,6 +62,7 @@ def plan(problem: GemmI8Problem, config: GemmI8Config, *, specialize: bool) -> P
         workgroup_bytes=workgroup_bytes,
         workgroups={"mul": [{"ceilDiv": ["m", rows]}, {"ceilDiv": ["n", cols]}]},
         buffers=tuple(buffer.name for buffer in buffers),
+        **_subgroups(config),
     )
     return Plan(
         kernel="gemm_i8",
@@ -60,12 +71,27 @@ def plan(problem: GemmI8Problem, config: GemmI8Config, *, specialize: bool) -> P
         uniform=() if specialize else tuple(sizes),
         buffers=buffers,
         passes=(step,),
-        multiples={"k": QUAD if vector_of(config) == 4 else PER_WORD},
+        features=_features(config),
+        multiples=multiples,
     )
+
+
+def _features(config: GemmI8Config) -> tuple[str, ...]:
+    return matrices.FEATURES if isinstance(config, MatrixUnits) else ()
+
+
+def _subgroups(config: GemmI8Config) -> dict[str, Any]:
+    """What the pass asks of subgroups, by the fields of a pass."""
+    if not isinstance(config, MatrixUnits):
+        return {}
+    shape = matrix.PRODUCT.matrix(config.matrix)
+    return {"subgroup_size": config.subgroup_size, "subgroup_matrix": shape}
 
 
 def _workgroup(config: GemmI8Config) -> tuple[tuple[int, int, int], int]:
     """Workgroup size, and bytes of workgroup memory."""
     if isinstance(config, Naive):
         return (config.workgroup_x, config.workgroup_y, 1), 0
+    if isinstance(config, MatrixUnits):
+        return matrix.PRODUCT.workgroup(config.parameters())
     return (config.invocations, 1, 1), config.workgroup_bytes
