@@ -230,9 +230,15 @@ def legal(family: Family, problem: Problem, profile: DeviceProfile, axes: Axes |
     refused: Counter[str] = Counter()
     for variant in axes:
         rules = (*family.device_rules(variant, problem, profile), *family.rules.get(variant, ()))
-        for indices, parameters in _obeying(family, problem, variant, axes[variant], rules, refused):
-            config = family.config_types[variant](**parameters)
-            reason = next(limit_refusals(family.resources(problem, config), profile), None)
+        of = axes[variant]
+        weighty = [at for at, axis in enumerate(of) if axis.name not in family.weightless.get(variant, ())]
+        reasons: dict[tuple[int, ...], str | None] = {}
+        for indices in _obeying(family, problem, variant, of, rules, refused):
+            key = tuple([indices[at] for at in weighty])
+            if key not in reasons:
+                config = config_at(family, axes, (variant, indices))
+                reasons[key] = next(limit_refusals(family.resources(problem, config), profile), None)
+            reason = reasons[key]
             if reason is None:
                 points.append((variant, indices))
             else:
@@ -247,8 +253,12 @@ def _obeying(
     axes: tuple[Axis, ...],
     rules: tuple[Rule, ...],
     refused: Counter[str],
-) -> Iterator[tuple[tuple[int, ...], dict[str, Value]]]:
-    """Index tuples and parameters that meet the variant's rules, depth first over its axes."""
+) -> list[tuple[int, ...]]:
+    """Index tuples that meet the variant's rules, in the order of the axes.
+
+    Axis by axis: which of its values the rules that it completes allow depends on few of those chosen before,
+    so it is asked once for each choice of these.
+    """
     names = [axis.name for axis in axes]
     due: list[list[Rule]] = [[] for _ in axes]  # the rules that each axis completes
     for rule in rules:
@@ -259,22 +269,41 @@ def _obeying(
                 f"there are {', '.join(names)}"
             )
         due[max(names.index(name) for name in rule.parameters)].append(rule)
-    below = [prod(len(axis.values) for axis in axes[depth + 1 :]) for depth in range(len(axes))]
-    chosen: dict[str, Value] = {}
+    found: list[tuple[int, ...]] = [()]
+    for depth, axis in enumerate(axes):
+        read = {names.index(name) for rule in due[depth] for name in rule.parameters} - {depth}
+        before = tuple(sorted(read))
+        verdicts: dict[tuple[int, ...], tuple[list[int], list[str]]] = {}
+        asked: Counter[tuple[int, ...]] = Counter()
+        grown: list[tuple[int, ...]] = []
+        for indices in found:
+            key = tuple([indices[place] for place in before])
+            if key not in verdicts:
+                chosen = {names[at]: axes[at].values[index] for at, index in zip(before, key, strict=True)}
+                verdicts[key] = _verdict(problem, axis, chosen, due[depth])
+            asked[key] += 1
+            grown += [(*indices, index) for index in verdicts[key][0]]
+        found = grown
+        below = prod(len(axis.values) for axis in axes[depth + 1 :])
+        for key, times in asked.items():
+            for reason in verdicts[key][1]:
+                refused[reason] += times * below
+    return found
 
-    def descend(depth: int, indices: tuple[int, ...]) -> Iterator[tuple[tuple[int, ...], dict[str, Value]]]:
-        if depth == len(axes):
-            yield indices, chosen
-            return
-        for index, value in enumerate(axes[depth].values):
-            chosen[names[depth]] = value
-            broken = next((rule for rule in due[depth] if not rule.holds(problem, chosen)), None)
-            if broken is None:
-                yield from descend(depth + 1, (*indices, index))
-            else:
-                refused[broken.reason] += below[depth]
 
-    yield from descend(0, ())
+def _verdict(
+    problem: Problem, axis: Axis, chosen: dict[str, Value], rules: list[Rule]
+) -> tuple[list[int], list[str]]:
+    """Places of the values of an axis that the rules allow, and why they refuse each of the others."""
+    allowed, reasons = [], []
+    for index, value in enumerate(axis.values):
+        parameters = chosen | {axis.name: value}
+        broken = next((rule.reason for rule in rules if not rule.holds(problem, parameters)), None)
+        if broken is None:
+            allowed.append(index)
+        else:
+            reasons.append(broken)
+    return allowed, reasons
 
 
 def runnable(family: Family, profile: DeviceProfile) -> dict[str, str]:

@@ -108,6 +108,17 @@ def test_a_plan_says_what_its_text_and_the_resources_say(family, kind):
 
 
 @each_kind
+def test_resources_do_not_depend_on_what_is_called_weightless(family, kind):
+    problem, axes = family.samples[kind], space.load_axes(family)
+    for config in configs(family, kind, 30):
+        of = {axis.name: axis.values for axis in axes[config.variant]}
+        for name in family.weightless.get(config.variant, ()):
+            for value in of[name]:
+                other = structs.replace(config, **{name: value})
+                assert family.resources(problem, other) == family.resources(problem, config), other
+
+
+@each_kind
 @pytest.mark.parametrize("integers", [False, True])
 def test_the_data_has_the_names_types_and_shapes_of_the_plan(family, kind, integers):
     problem = family.samples[kind]

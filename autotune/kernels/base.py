@@ -8,6 +8,7 @@ tests check.
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
@@ -88,6 +89,9 @@ class Family(ABC):
     """A small problem of each kind (element types), by the kind's name."""
     rules: Mapping[str, tuple[Rule, ...]]
     """Rules of each variant that has any."""
+    weightless: Mapping[str, tuple[str, ...]] = MappingProxyType({})
+    """Parameters of a variant that `resources` do not depend on, so that an enumeration checks the limits once
+    for all their values. It only saves time."""
 
     @abstractmethod
     def problem_from_options(self, values: Mapping[str, Any]) -> Problem:

@@ -90,6 +90,10 @@ class Attention(Family):
         "flash_decode": DECODE_RULES,
         "flash_subgroup_matrix": MATRIX_RULES,
     }
+    weightless = {  # noqa: RUF012
+        "flash": ("vector", "unroll", "prefetch"),
+        "flash_subgroup_matrix": ("vector", "unroll", "ahead", "slack"),
+    }
     options = (
         Option("batch", "Entries of the batch.", int, 1),
         Option("heads", "Query heads.", int),

@@ -77,6 +77,11 @@ class Gemm(Family):
         "gemv": GEMV_RULES,
         "subgroup_matrix": MATRIX_RULES,
     }
+    weightless = {  # noqa: RUF012
+        "blocked": ("lanes_n", "vector", "strips", "commit_k", "unroll_k", "group_m", "zigzag"),
+        "split_k": ("lanes_n", "strips", "commit_k", "unroll_k", "group_m", "zigzag"),
+        "subgroup_matrix": ("commit_k", "group_m"),
+    }
     options = (
         Option("size", "Those of M, N and K that are not given.", int),
         Option("m", "Rows of A and C.", int),
