@@ -14,6 +14,8 @@ An operand is described by
   unit      elements that one access of memory moves: `per` where rows are whole words, else fewer
   tile      first line of the tile, as a WGSL expression
   size, ld, start   lines, elements a row, first element: WGSL expressions
+  own       whether the text around it says how the operand is loaded and what becomes of it on its way:
+            `alias Raw_x`, `load_x`, `load_x_some`, and `made_x`, which makes a word of a Raw_x
   place     word of `tiles` at which its tile starts: a WGSL expression
   pitch     words of `tiles` from a row to the next
 
@@ -94,7 +96,7 @@ Word({% for i in range(per // op.unit) %}{{ "e%d" % i if op.unit * word != 2 * p
 //# else
     let {{ op.x }}_at_{{ s }} = {{ accesses(op, "%s + %s_row_%d * %s + %s + %s_word_%d * WORD" % (op.start, op.x, s, op.ld, op.tile, op.x, s)) }};
 //# endif
-    var next_{{ op.x }}_{{ s }} = Word();
+    var next_{{ op.x }}_{{ s }} = {{ "Raw_" ~ op.x if op.own else "Word" }}();
 //# endfor
 //# if inside(op) | trim
     let {{ op.x }}_inside = {{ op.tile }} + {{ op.across }}u <= {{ op.size }};
@@ -133,7 +135,7 @@ Word({% for i in range(per // op.unit) %}{{ "e%d" % i if op.unit * word != 2 * p
 {% macro commit(op, buffer) %}
 {% call some(op) %}
 //# for s in range(steps(op) | int)
-            tiles[{{ op.x }}_place_{{ s }}{{ buffer }}] = next_{{ op.x }}_{{ s }};
+            tiles[{{ op.x }}_place_{{ s }}{{ buffer }}] = {{ "made_%s(next_%s_%d)" % (op.x, op.x, s) if op.own else "next_%s_%d" % (op.x, s) }};
 //# endfor
 {% endcall %}
 {% endmacro %}
