@@ -313,7 +313,7 @@ def test_texts_are_valid_for_tint(tint, name):
 def test_tint_would_say_so_if_a_matrix_were_of_another_shape(tint):
     config = units(matrix="16x16x16", subgroup_size=32, tile_n=32)
     text = GEMM.plan(f16(64, 64, 64), config, specialize=False).passes[0].wgsl
-    wrong = text.replace("subgroup_matrix_right<Stored, 16, 16>", "subgroup_matrix_right<Stored, 16, 8>")
+    wrong = text.replace("subgroup_matrix_right<f16, 16, 16>", "subgroup_matrix_right<f16, 16, 8>")
     assert set(tint({"right": text, "wrong": wrong})) == {"wrong"}
 
 

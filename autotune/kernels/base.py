@@ -90,8 +90,8 @@ class Family(ABC):
     rules: Mapping[str, tuple[Rule, ...]]
     """Rules of each variant that has any."""
     weightless: Mapping[str, tuple[str, ...]] = MappingProxyType({})
-    """Parameters of a variant that `resources` do not depend on, so that an enumeration checks the limits once
-    for all their values. It only saves time."""
+    """Parameters of a variant that `resources` do not depend on, so that an enumeration checks the limits
+    once for all their values. It only saves time."""
 
     @abstractmethod
     def problem_from_options(self, values: Mapping[str, Any]) -> Problem:

@@ -5,7 +5,7 @@ Tiles of A and B pass through one workgroup array of words, in the order that me
 their way to C. templates/lib/matrix_gemm.wgsl is the kernel.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Annotated, Any, Literal
 
@@ -19,11 +19,12 @@ from autotune.kernels.matrices import (
     SubgroupSize,
     extents,
     matrix_of,
+    shapes_of,
     subgroups,
     word_bytes,
 )
 from autotune.kernels.tiles import TILE_SIZES
-from autotune.model import Config, SubgroupMatrix
+from autotune.model import Config, DeviceProfile, SubgroupMatrix
 
 MAX_SUMS = 128
 """Sums a lane may keep; with more, registers spill."""
@@ -131,7 +132,7 @@ class Product(Struct, frozen=True):
             "together": count,
             "store_pitch": self.store_words(c, count)[1],
             "tiles_words": self.tile_words(c),
-            "words": self.words(c),
+            "array_words": self.words(c),
         }
 
 
@@ -241,3 +242,39 @@ def matrix_rules(product_of: Callable[[Any], Product]) -> tuple[Rule, ...]:
             ),
         ),
     )
+
+
+def default_tiles(profile: DeviceProfile | None, product: Product, tile_k: int) -> Iterator[dict[str, Any]]:
+    """Untuned tiles for a device, by the fields of MatrixTiles: large before small, four subgroups having a
+    quarter each, no larger than workgroups may be. None where the device has no such matrix units, or only
+    pretends to, as a software adapter does.
+    """
+    if profile is None or profile.is_cpu:
+        return
+    limit = profile.limits
+    for edge in (128, 64, 32):
+        for shape in shapes_of(profile, product.element, product.result):
+            tiles: dict[str, Any] = {
+                "matrix": shape,
+                "subgroup_size": profile.subgroup_size,
+                "tile_m": edge,
+                "tile_n": edge,
+                "tile_k": tile_k,
+                "subgroups_m": 2,
+                "subgroups_n": 2,
+                "a_from": "workgroup",
+                "b_from": "workgroup",
+                "pad": 1,
+                "buffering": "prefetch",
+                "commit_k": 0,
+                "group_m": 8,
+            }
+            if edge % (2 * max(extents(shape)[:2])) or not product.word(shape) or not profile.subgroup_size:
+                continue
+            (invocations, _, _), size = product.workgroup(tiles)
+            if (
+                invocations <= limit.get("maxComputeInvocationsPerWorkgroup", 0)
+                and invocations <= limit.get("maxComputeWorkgroupSizeX", 0)
+                and size <= limit.get("maxComputeWorkgroupStorageSize", 0)
+            ):
+                yield tiles

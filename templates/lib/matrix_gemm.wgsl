@@ -15,8 +15,8 @@ b, with elements of the types `access_a` and `access_b`, and `store_c`.
 //# set steps_k = tile_k // k
 //# set subgroups = subgroups_m * subgroups_n
 //# set invocations = subgroups * subgroup_size
-//# set op_a = {"x": "a", "across": tile_m, "along": along_a, "unit": unit_a, "tile": "tile_row", "size": "sizes.m", "ld": lda, "start": "a_start", "place": "0u", "pitch": "PITCH_A"}
-//# set op_b = {"x": "b", "across": tile_n, "along": along_b, "unit": unit_b, "tile": "tile_col", "size": "sizes.n", "ld": ldb, "start": "b_start", "place": "PLACE_B", "pitch": "PITCH_B"}
+//# set op_a = {"x": "a", "across": tile_m, "along": along_a, "unit": unit_a, "tile": "tile_row", "size": "sizes.m", "ld": lda, "start": "a_start", "place": "0u", "pitch": "PITCH_A", "own": false}
+//# set op_b = {"x": "b", "across": tile_n, "along": along_b, "unit": unit_b, "tile": "tile_col", "size": "sizes.n", "ld": ldb, "start": "b_start", "place": "PLACE_B", "pitch": "PITCH_B", "own": own_b | default(false)}
 //# set carried = ([op_a] if a_from == "workgroup" else []) + ([op_b] if b_from == "workgroup" else [])
 //# set two_places = buffering in ["double", "ahead"]
 {% from "lib/matrix_stage.wgsl" import access, accesses, loads, places, fetch, commit, inside with context %}
@@ -41,8 +41,10 @@ alias Word = {{ word_type }};
 {{ "" }}
 //# set edge = whole("0u") | trim != ""
 //# for op in carried
+//# if not op.own
 {{ loads(op, edge) }}
 
+//# endif
 //# endfor
 //# if edge
 fn left(size: u32, at: u32) -> u32 {
@@ -84,7 +86,7 @@ const PITCH_B = {{ tile_k if along_b == "k" else tile_n }}u / WORD{{ " + 1u" if 
 //# if two_places
 const TILES = {{ tiles_words // 2 }}u;  // of one step along K
 //# endif
-const WORDS = {{ words }}u;
+const WORDS = {{ array_words }}u;
 var<workgroup> tiles: array<{{ word_type }}, WORDS>;
 
 {{ store_quad() }}

@@ -14,6 +14,8 @@ An operand is described by
   unit      elements that one access of memory moves: `per` where rows are whole words, else fewer
   tile      first line of the tile, as a WGSL expression
   size, ld, start   lines, elements a row, first element: WGSL expressions
+  own       whether the text around it says how the operand is loaded and what becomes of it on its way:
+            `alias Raw_x`, `load_x`, `load_x_some`, and `made_x`, which makes a word of a Raw_x
   place     word of `tiles` at which its tile starts: a WGSL expression
   pitch     words of `tiles` from a row to the next
 
@@ -22,8 +24,8 @@ remainder of something else: Tint proves such an index to be in range and leaves
 about `&`, `^` or a variable that is assigned to, and puts a clamp there.)
 -#}
 
-{#- What one access of memory gives, and its type; of a word it is `unit` elements. -#}
-{% macro access(op) %}{{ {2: "f16", 4: "u32", 8: "vec2<u32>", 16: "vec4<u32>"}[op.unit * word // per] }}{% endmacro %}
+{#- What one access of memory gives, and its type; of a word it is `unit` elements. Half a u32 is none. -#}
+{% macro access(op) %}{{ {2: "u32", 4: "u32", 8: "vec2<u32>", 16: "vec4<u32>"}[op.unit * word // per] }}{% endmacro %}
 
 {#- Words of memory, for where the matrix goes on and, with `edge`, for where it may end. -#}
 {% macro loads(op, edge) %}
@@ -40,31 +42,51 @@ fn load_{{ op.x }}_some(at: u32, count: u32) -> Word {
     return {{ op.x }}[at];
 }
 //# endif
-//# else
-// {{ op.x | upper }}: a word in {{ per // op.unit }} accesses, since rows need not be whole words; `at` counts accesses.
+//# elif op.unit * word == 2 * per
+//# set pairs = word // 4
+// {{ op.x | upper }}: rows may begin in the middle of a u32, so a word is cut out of {{ pairs + 1 }} of them; `at` counts elements.
 fn load_{{ op.x }}(at: u32) -> Word {
-//# for i in range(per // op.unit)
-    let e{{ i }} = {{ op.x }}[at + {{ i }}u];
+//# for i in range(pairs + 1)
+    let e{{ i }} = {{ op.x }}[at / 2u + {{ i }}u];
 //# endfor
-    return {{ together(op) | trim }};
+    let even = {{ word_of(0, pairs) }};
+    let odd = (even >> Word(16u)) | ({{ word_of(1, pairs) }} << Word(16u));
+    return select(even, odd, at % 2u == 1u);
 }
 //# if edge
 
 // The same where only `count` elements from there on exist; the others are zero.
 fn load_{{ op.x }}_some(at: u32, count: u32) -> Word {
-//# for i in range(per // op.unit)
+    let first = Word({% for i in range(pairs) %}{{ 2 * i }}u{{ ", " if not loop.last }}{% endfor %});
+    let there = select(Word(), Word(0xffffu), first < Word(count))
+        | select(Word(), Word(0xffff0000u), first + Word(1u) < Word(count));
+    return load_{{ op.x }}(at) & there;
+}
+//# endif
+//# else
+//# set parts = per // op.unit
+// {{ op.x | upper }}: a word in {{ parts }} accesses, since rows need not be whole words; `at` counts accesses.
+fn load_{{ op.x }}(at: u32) -> Word {
+//# for i in range(parts)
+    let e{{ i }} = {{ op.x }}[at + {{ i }}u];
+//# endfor
+    return {{ word_of(0, parts) }};
+}
+//# if edge
+
+// The same where only `count` elements from there on exist; the others are zero.
+fn load_{{ op.x }}_some(at: u32, count: u32) -> Word {
+//# for i in range(parts)
     var e{{ i }} = {{ access(op) }}();
     if (count > {{ i * op.unit }}u) { e{{ i }} = {{ op.x }}[at + {{ i }}u]; }
 //# endfor
-    return {{ together(op) | trim }};
+    return {{ word_of(0, parts) }};
 }
 //# endif
 //# endif
 {% endmacro %}
-{#- A word of what the accesses e0, e1 … gave. -#}
-{% macro together(op) %}
-Word({% for i in range(per // op.unit) %}{{ "e%d" % i if op.unit * word != 2 * per else "bitcast<u32>(vec2<f16>(e%d, e%d))" % (i, i + 1) if i % 2 == 0 }}{{ ", " if not loop.last and (op.unit * word != 2 * per or i % 2 == 1) }}{% endfor %})
-{% endmacro %}
+{#- A word of `parts` things that were read, e0, e1 … from the first on. -#}
+{% macro word_of(first, parts) %}Word({% for i in range(parts) %}e{{ first + i }}{{ ", " if not loop.last }}{% endfor %}){% endmacro %}
 
 {% macro row_words(op) %}{{ (tile_k if op.along == "k" else op.across) // per }}{% endmacro %}
 {% macro pieces(op) %}{{ op.across * tile_k // per }}{% endmacro %}
@@ -94,7 +116,7 @@ Word({% for i in range(per // op.unit) %}{{ "e%d" % i if op.unit * word != 2 * p
 //# else
     let {{ op.x }}_at_{{ s }} = {{ accesses(op, "%s + %s_row_%d * %s + %s + %s_word_%d * WORD" % (op.start, op.x, s, op.ld, op.tile, op.x, s)) }};
 //# endif
-    var next_{{ op.x }}_{{ s }} = Word();
+    var next_{{ op.x }}_{{ s }} = {{ "Raw_" ~ op.x if op.own else "Word" }}();
 //# endfor
 //# if inside(op) | trim
     let {{ op.x }}_inside = {{ op.tile }} + {{ op.across }}u <= {{ op.size }};
@@ -133,7 +155,7 @@ Word({% for i in range(per // op.unit) %}{{ "e%d" % i if op.unit * word != 2 * p
 {% macro commit(op, buffer) %}
 {% call some(op) %}
 //# for s in range(steps(op) | int)
-            tiles[{{ op.x }}_place_{{ s }}{{ buffer }}] = next_{{ op.x }}_{{ s }};
+            tiles[{{ op.x }}_place_{{ s }}{{ buffer }}] = {{ "made_%s(next_%s_%d)" % (op.x, op.x, s) if op.own else "next_%s_%d" % (op.x, s) }};
 //# endfor
 {% endcall %}
 {% endmacro %}

@@ -4,13 +4,12 @@ from typing import Any, Literal
 
 from autotune.expression import ceil_div
 from autotune.kernels.gemm.configs import Blocked, GemmConfig, Gemv, MatrixUnits, SplitK
-from autotune.kernels.gemm.matrix import MATRIX_RULES
-from autotune.kernels.gemm.plan import resources
+from autotune.kernels.gemm.matrix import MATRIX_RULES, product_of
 from autotune.kernels.gemm.problem import GemmProblem
 from autotune.kernels.gemm.rules import vec4_possible
 from autotune.kernels.gemm.streaming import FEW, along, larger, vec4_rows
-from autotune.kernels.matrices import shapes_of
-from autotune.limits import BASE_LIMITS, refusals
+from autotune.kernels.matrix_tiles import default_tiles
+from autotune.limits import BASE_LIMITS
 from autotune.model import DTYPE_BYTES, DeviceProfile
 
 FULL = 128
@@ -78,36 +77,19 @@ def default(problem: GemmProblem, profile: DeviceProfile | None) -> GemmConfig:
 
 
 def _on_matrix_units(problem: GemmProblem, profile: DeviceProfile | None) -> MatrixUnits | None:
-    """Tiles of 128×128 where they fill a GPU, else smaller ones, K split until these do; each of four
-    subgroups has a quarter of a tile. None where the problem is small, or the device has no such matrix
-    units, or only pretends to, as a software adapter does.
+    """Tiles of 128×128 where they fill a GPU, else smaller ones, K split until these do. None where the
+    problem is small, or the device has no such matrix units.
     """
-    if profile is None or profile.is_cpu or min(problem.m, problem.n, problem.k) <= MATRIX_ROWS:
+    if min(problem.m, problem.n, problem.k) <= MATRIX_ROWS:
         return None
-    shapes = shapes_of(profile, problem.dtype, problem.accumulate)
-    for shape, edge in ((shape, edge) for edge in (128, 64, 32) for shape in shapes):
-        tiles = _tiles(problem, edge, edge)
-        if edge == 128 and tiles < MANY_TILES // 2:
+    for fields in default_tiles(profile, product_of(problem), tile_k=32):
+        tiles = _tiles(problem, fields["tile_m"], fields["tile_n"])
+        large = fields["tile_m"] == 128
+        if large and tiles < MANY_TILES // 2:
             continue
-        splits = 1 if edge == 128 else min(WANTED // tiles, problem.k // 256, 16)
-        config = MatrixUnits(
-            matrix=shape,
-            subgroup_size=profile.subgroup_size,
-            tile_m=edge,
-            tile_n=edge,
-            tile_k=32,
-            subgroups_m=2,
-            subgroups_n=2,
-            a_from="workgroup",
-            b_from="workgroup",
-            pad=1,
-            buffering="prefetch",
-            commit_k=0,
-            group_m=8 if splits <= 1 else 1,
-            splits=_power_of_two(splits),
-        )
-        broken = any(not rule.holds(problem, config.parameters()) for rule in MATRIX_RULES)
-        if not broken and next(refusals(resources(problem, config), profile), None) is None:
+        splits = 1 if large else _power_of_two(min(WANTED // tiles, problem.k // 256, 16))
+        config = MatrixUnits(**fields | {"splits": splits, "group_m": 8 if splits == 1 else 1})
+        if all(rule.holds(problem, config.parameters()) for rule in MATRIX_RULES):
             return config
     return None
 

@@ -3,10 +3,8 @@
 from autotune.expression import ceil_div
 from autotune.kernels.gemm_i8.configs import QUAD, Blocked, MatrixUnits
 from autotune.kernels.gemm_i8.matrix import MATRIX_RULES, PRODUCT
-from autotune.kernels.gemm_i8.plan import resources
 from autotune.kernels.gemm_i8.problem import GemmI8Problem
-from autotune.kernels.matrices import shapes_of
-from autotune.limits import refusals
+from autotune.kernels.matrix_tiles import default_tiles
 from autotune.model import DeviceProfile
 
 ENOUGH_WORKGROUPS = 64
@@ -41,31 +39,16 @@ def default(problem: GemmI8Problem, profile: DeviceProfile | None = None) -> Blo
 
 
 def _on_matrix_units(problem: GemmI8Problem, profile: DeviceProfile | None) -> MatrixUnits | None:
-    """Tiles of 128×128 where these fill a GPU, else smaller ones, a quarter for each of four subgroups. None
-    where the problem is small, or the device has no such matrix units, or only pretends to.
+    """Tiles of 128×128 where these fill a GPU, else smaller ones. None where the problem is small, or the
+    device has no such matrix units.
     """
-    if profile is None or profile.is_cpu or min(problem.m, problem.n, problem.k) <= FEW_ROWS:
+    if min(problem.m, problem.n, problem.k) <= FEW_ROWS:
         return None
-    shapes = shapes_of(profile, PRODUCT.element, PRODUCT.result)
-    for shape, edge in ((shape, edge) for edge in (128, 64, 32) for shape in shapes):
+    for fields in default_tiles(profile, PRODUCT, tile_k=64):
+        edge = fields["tile_m"]
         if edge == 128 and ceil_div(problem.m, edge) * ceil_div(problem.n, edge) < 2 * ENOUGH_WORKGROUPS:
             continue
-        config = MatrixUnits(
-            matrix=shape,
-            subgroup_size=profile.subgroup_size,
-            tile_m=edge,
-            tile_n=edge,
-            tile_k=64,
-            subgroups_m=2,
-            subgroups_n=2,
-            a_from="workgroup",
-            b_from="workgroup",
-            pad=1,
-            buffering="prefetch",
-            commit_k=0,
-            group_m=8,
-        )
-        legal = all(rule.holds(problem, config.parameters()) for rule in MATRIX_RULES)
-        if legal and next(refusals(resources(problem, config), profile), None) is None:
+        config = MatrixUnits(**fields)
+        if all(rule.holds(problem, config.parameters()) for rule in MATRIX_RULES):
             return config
     return None

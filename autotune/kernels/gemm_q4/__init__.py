@@ -1,6 +1,6 @@
 """GEMM with weights in 4 bits: C = A·W, with W as codes and group scales."""
 
-from autotune.kernels.gemm_q4.configs import Blocked, GemmQ4Config, Gemv, Naive, SplitK
+from autotune.kernels.gemm_q4.configs import Blocked, GemmQ4Config, Gemv, MatrixUnits, Naive, SplitK
 from autotune.kernels.gemm_q4.family import GEMM_Q4
 from autotune.kernels.gemm_q4.packing import dequantize, pack, unpack
 from autotune.kernels.gemm_q4.problem import GemmQ4Problem
@@ -11,6 +11,7 @@ __all__ = [
     "GemmQ4Config",
     "GemmQ4Problem",
     "Gemv",
+    "MatrixUnits",
     "Naive",
     "SplitK",
     "dequantize",

@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 from msgspec import Meta
 
 from autotune.kernels.gemm_q4.problem import CODES
+from autotune.kernels.matrix_tiles import MatrixTiles
 from autotune.model import Config
 
 LANES_N = 8
@@ -79,7 +80,13 @@ class SplitK(Blocked, frozen=True, kw_only=True, tag="split_k"):
     splits: Annotated[int, Meta(ge=2, le=64)]
 
 
-GemmQ4Config = Naive | Gemv | Blocked | SplitK
+class MatrixUnits(MatrixTiles, frozen=True, kw_only=True, tag="subgroup_matrix"):
+    """Matrix units, W dequantised to f16 on its way to workgroup memory."""
+
+    splits: Annotated[int, Meta(ge=1, le=64)]
+
+
+GemmQ4Config = Naive | Gemv | Blocked | SplitK | MatrixUnits
 
 
 def tile_of(config: GemmQ4Config) -> tuple[int, int]:
@@ -89,7 +96,7 @@ def tile_of(config: GemmQ4Config) -> tuple[int, int]:
             return config.workgroup_y, config.workgroup_x
         case Gemv():
             return config.rows, config.columns * config.lanes_n
-        case Blocked():
+        case Blocked() | MatrixUnits():
             return config.tile_m, config.tile_n
 
 
@@ -100,19 +107,19 @@ def depth_of(config: GemmQ4Config) -> int:
             return CODES
         case Gemv():
             return config.step * config.lanes_k * config.unroll_k * config.rounds
-        case Blocked():
+        case Blocked() | MatrixUnits():
             return config.tile_k * splits_of(config)
 
 
 def splits_of(config: GemmQ4Config) -> int:
     """Shares that K is cut into."""
-    return config.splits if isinstance(config, SplitK) else 1
+    return config.splits if isinstance(config, SplitK | MatrixUnits) else 1
 
 
 def multiple_of(config: GemmQ4Config) -> int:
     """What K has to be a multiple of, besides the problem's group."""
     match config:
-        case Naive():
+        case Naive() | MatrixUnits():
             return CODES
         case Gemv():
             return config.step

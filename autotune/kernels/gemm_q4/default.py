@@ -5,8 +5,10 @@ from typing import Any
 from msgspec import structs
 
 from autotune.expression import ceil_div
-from autotune.kernels.gemm_q4.configs import Blocked, GemmQ4Config, Gemv, SplitK
+from autotune.kernels.gemm_q4.configs import Blocked, GemmQ4Config, Gemv, MatrixUnits, SplitK
+from autotune.kernels.gemm_q4.matrix import MATRIX_RULES, PRODUCT
 from autotune.kernels.gemm_q4.problem import GemmQ4Problem
+from autotune.kernels.matrix_tiles import default_tiles
 from autotune.kernels.tiles import LANES
 from autotune.model import DeviceProfile
 
@@ -28,9 +30,14 @@ MANY_K = 1024
 
 def default(problem: GemmQ4Problem, profile: DeviceProfile | None) -> GemmQ4Config:
     """Few rows: stream W. Else tiles of 64×64, 32×128 where there are no more than 32 rows, and 32×32 where
-    larger ones would be few however K is split; which it is until a GPU has enough to do."""
+    larger ones would be few however K is split; which it is until a GPU has enough to do. Where a GPU has
+    matrix units, many rows in f16 are theirs.
+    """
     if problem.m <= GEMV_ROWS:
         return _gemv(problem, profile)
+    on_matrices = _on_matrix_units(problem, profile)
+    if on_matrices is not None:
+        return on_matrices
     on_cpu = profile is not None and profile.is_cpu
     most = 1 if on_cpu else max(min(problem.k // 64, MOST_SPLITS), 1)
     tile_m, tile_n = (32 if size <= 32 else 64 for size in (problem.m, problem.n))
@@ -51,6 +58,22 @@ def default(problem: GemmQ4Problem, profile: DeviceProfile | None) -> GemmQ4Conf
     tiles = _tiles(problem, tile_m, tile_n)
     splits = 1 << max(min(WANTED // tiles, most).bit_length() - 1, 0) if tiles <= FULL else 1
     return SplitK(**common, splits=splits) if splits > 1 else Blocked(**common)
+
+
+def _on_matrix_units(problem: GemmQ4Problem, profile: DeviceProfile | None) -> MatrixUnits | None:
+    """Tiles of 128×128 where these fill a GPU, else smaller ones, K split until they do. None where the
+    device has no matrix units for f16.
+    """
+    for fields in default_tiles(profile, PRODUCT, tile_k=32):
+        tiles = _tiles(problem, fields["tile_m"], fields["tile_n"])
+        large = fields["tile_m"] == 128
+        if large and tiles < FULL:
+            continue
+        splits = 1 if large else 1 << max(min(WANTED // tiles, problem.k // 256, 8).bit_length() - 1, 0)
+        config = MatrixUnits(**fields | {"splits": splits, "group_m": 8 if splits == 1 else 1})
+        if all(rule.holds(problem, config.parameters()) for rule in MATRIX_RULES):
+            return config
+    return None
 
 
 def _tiles(problem: GemmQ4Problem, tile_m: int, tile_n: int) -> int:

@@ -1,17 +1,19 @@
 """The family of GEMM with weights in 4 bits: options, neighbours, data, and the numeric reference."""
 
 from collections.abc import Mapping
-from math import lcm
+from math import lcm, sqrt
 from typing import TYPE_CHECKING, Any
 
 from msgspec import structs
 
 from autotune.errors import InvalidProblem
-from autotune.kernels.base import Family, Option, Resources
+from autotune.kernels import matrices
+from autotune.kernels.base import Family, Option, Resources, Rule
 from autotune.kernels.gemm_q4.configs import (
     Blocked,
     GemmQ4Config,
     Gemv,
+    MatrixUnits,
     Naive,
     SplitK,
     depth_of,
@@ -19,6 +21,7 @@ from autotune.kernels.gemm_q4.configs import (
     tile_of,
 )
 from autotune.kernels.gemm_q4.default import default
+from autotune.kernels.gemm_q4.matrix import MATRIX_RULES, PRODUCT, multiples
 from autotune.kernels.gemm_q4.packing import dequantize
 from autotune.kernels.gemm_q4.plan import plan, resources
 from autotune.kernels.gemm_q4.problem import CODES, GemmQ4Problem, check_problem
@@ -38,12 +41,23 @@ class GemmQ4(Family):
 
     name = "gemm_q4"
     problem_type = GemmQ4Problem
-    config_types = {"naive": Naive, "gemv": Gemv, "blocked": Blocked, "split_k": SplitK}  # noqa: RUF012
+    config_types = {  # noqa: RUF012
+        "naive": Naive,
+        "gemv": Gemv,
+        "blocked": Blocked,
+        "split_k": SplitK,
+        "subgroup_matrix": MatrixUnits,
+    }
     samples = {  # noqa: RUF012
         "f32": GemmQ4Problem(m=1, n=64, k=64),
         "f16": GemmQ4Problem(m=1, n=64, k=64, dtype="f16"),
     }
-    rules = {"gemv": GEMV_RULES, "blocked": BLOCKED_RULES, "split_k": SPLIT_K_RULES}  # noqa: RUF012
+    rules = {  # noqa: RUF012
+        "gemv": GEMV_RULES,
+        "blocked": BLOCKED_RULES,
+        "split_k": SPLIT_K_RULES,
+        "subgroup_matrix": MATRIX_RULES,
+    }
     options = (
         Option("m", "Rows of A and C.", int, 1),
         Option("n", "Columns of W and C.", int),
@@ -63,6 +77,11 @@ class GemmQ4(Family):
 
     def label(self, problem: GemmQ4Problem) -> str:
         return f"{problem.m}x{problem.n}x{problem.k}-group{problem.group}-{problem.dtype}"
+
+    def device_rules(self, variant: str, problem: GemmQ4Problem, profile: DeviceProfile) -> tuple[Rule, ...]:
+        if variant != "subgroup_matrix":
+            return ()
+        return matrices.device_rules(profile, PRODUCT.element, PRODUCT.result)
 
     def resources(self, problem: GemmQ4Problem, config: GemmQ4Config) -> tuple[Resources, ...]:
         return resources(problem, config)
@@ -88,14 +107,19 @@ class GemmQ4(Family):
         rows, cols = tile_of(config)
         unit = lcm(problem.group, multiple_of(config))
         depth = lcm(depth_of(config), unit)
+        rows_by = cols_by = 1
+        if isinstance(config, MatrixUnits):
+            stay = multiples(problem, config)
+            rows_by, cols_by = stay.get("m", 1), stay.get("n", 1)
+            unit = lcm(unit, config.tile_k) if config.a_from == "memory" else unit
         shapes = (
-            (rows + 1, cols + 1, depth + unit),
-            (rows - 1, cols - 1, max(depth - unit, unit)),
-            (2 * rows + 3, 1, 3 * depth),
-            (1, 2 * cols + 1, 3 * depth + unit),
-            (rows + 1, cols + 1, problem.k),  # where sums are as long as the problem's
+            (rows + rows_by, cols + cols_by, depth + unit),
+            (rows - rows_by, cols - cols_by, max(depth - unit, unit)),
+            (2 * rows + 3 * rows_by, cols_by, 3 * depth),
+            (rows_by, 2 * cols + cols_by, 3 * depth + unit),
+            (rows + rows_by, cols + cols_by, problem.k),  # where sums are as long as the problem's
         )
-        return [structs.replace(problem, m=max(m, 1), n=max(n, 1), k=k) for m, n, k in shapes]
+        return [structs.replace(problem, m=max(m, rows_by), n=max(n, cols_by), k=k) for m, n, k in shapes]
 
     def inputs(self, problem: GemmQ4Problem, seed: int, *, integers: bool) -> "dict[str, Array]":
         import numpy as np
@@ -138,16 +162,19 @@ class GemmQ4(Family):
         by about u·K/8 (probabilistic rounding analysis: Higham and Mary, SIAM J. Sci. Comput. 2019).
         Sixteen times that covers millions of elements in any order of summation; one missing term is off
         by about 1/8, hundreds of times more at K = 4096. Where products are whole numbers, an element of A is
-        off by half a unit, up to u as it is below ½, and K of them by less than half of that. Results below
-        the smallest normal number may be stored as zero (WGSL, "Floating Point Evaluation").
+        off by half a unit, up to u as it is below ½, and K of them by less than half of that. Where A is f16,
+        W may be too once it is dequantised: each product is then off by up to 2⁻¹¹ of itself, at random, and
+        eight deviations of K of them are about 2⁻¹⁰·√K/8. Results below the smallest normal number may be
+        stored as zero (WGSL, "Floating Point Evaluation").
         """
         import numpy as np
 
         unit = {"f32": 2.0**-24, "f16": 2.0**-11}[problem.dtype]
         smallest = {"f32": 2.0**-126, "f16": 2.0**-14}[problem.dtype]
         summed = 16.0 * 2.0**-24 * problem.k / 8.0
+        rounded = 2.0**-10 * sqrt(problem.k) / 8.0 if problem.dtype == "f16" else 0.0
         stored = 2.0 * unit * np.abs(expected) + smallest
-        return np.asarray(summed + stored, dtype=np.float64)
+        return np.asarray(summed + rounded + stored, dtype=np.float64)
 
 
 GEMM_Q4 = GemmQ4()

@@ -1,11 +1,16 @@
 """From (problem, config) to passes, their buffers and what they need of a device."""
 
+from typing import Any
+
 from autotune.expression import ceil_div
+from autotune.kernels import matrices
 from autotune.kernels.base import Resources
+from autotune.kernels.gemm_q4 import matrix
 from autotune.kernels.gemm_q4.configs import (
     Blocked,
     GemmQ4Config,
     Gemv,
+    MatrixUnits,
     Naive,
     multiple_of,
     splits_of,
@@ -33,6 +38,7 @@ def resources(problem: GemmQ4Problem, config: GemmQ4Config) -> tuple[Resources, 
         workgroups=ceil_div(problem.m, rows) * ceil_div(problem.n, cols) * splits,
         binding_bytes=(size["a"], size["weights"], size["c"] if splits == 1 else sums, size["scales"]),
         features=_features(problem, config),
+        **_subgroups(config),
     )
     if splits == 1:
         return (main,)
@@ -63,6 +69,9 @@ def plan(problem: GemmQ4Problem, config: GemmQ4Config, *, specialize: bool) -> P
             _reduce_pass(context, _store_vector(problem, config), (*shared, "c", "sums")),
         ]
     step = max(problem.group, multiple_of(config))  # the larger one, since both are powers of two
+    multiples = {"k": step} | ({"n": 4} if _store_vector(problem, config) == 4 else {})
+    if isinstance(config, MatrixUnits):
+        multiples = matrix.multiples(problem, config)
     return Plan(
         kernel="gemm_q4",
         variant=config.variant,
@@ -71,7 +80,7 @@ def plan(problem: GemmQ4Problem, config: GemmQ4Config, *, specialize: bool) -> P
         buffers=buffers,
         passes=tuple(passes),
         features=_features(problem, config),
-        multiples={"k": step} | ({"n": 4} if _store_vector(problem, config) == 4 else {}),
+        multiples=multiples,
     )
 
 
@@ -113,7 +122,7 @@ def _context(problem: GemmQ4Problem, config: GemmQ4Config, *, specialize: bool) 
         "residual": False,
         "activation": "none",
         "ldc": "sizes.n",
-        "quads": isinstance(config, Blocked),
+        "quads": isinstance(config, Blocked | MatrixUnits),
         "store_vector": _store_vector(problem, config),
     }
 
@@ -128,6 +137,8 @@ def _main_pass(
     workgroups: list[Expr] = [{"ceilDiv": ["m", rows]}, {"ceilDiv": ["n", cols]}]
     if splits_of(config) > 1:
         workgroups.append(splits_of(config))
+    if isinstance(config, MatrixUnits):
+        context = context | matrix.context(problem, config)
     template = _TEMPLATES.get(config.variant, config.variant)
     return Pass(
         wgsl=wgsl(f"gemm_q4/{template}.wgsl", context | config.parameters()),
@@ -136,6 +147,7 @@ def _main_pass(
         workgroup_bytes=workgroup_bytes,
         workgroups={"mul": workgroups},
         buffers=buffers,
+        **_subgroups(config),
     )
 
 
@@ -156,7 +168,7 @@ def _reduce_pass(context: dict[str, object], width: int, buffers: tuple[str, ...
 
 def _store_vector(problem: GemmQ4Problem, config: GemmQ4Config) -> int:
     """Elements of C that one store moves."""
-    return 4 if isinstance(config, Blocked) and problem.n % 4 == 0 else 1
+    return 4 if isinstance(config, Blocked | MatrixUnits) and problem.n % 4 == 0 else 1
 
 
 def _workgroup(problem: GemmQ4Problem, config: GemmQ4Config) -> tuple[tuple[int, int, int], int]:
@@ -171,8 +183,20 @@ def _workgroup(problem: GemmQ4Problem, config: GemmQ4Config) -> tuple[tuple[int,
                 (config.tile_m + config.tile_n) * config.tile_k * (2 if config.buffering == "double" else 1)
             )
             return (config.invocations, 1, 1), tiles * _SUM_BYTES
+        case MatrixUnits():
+            return matrix.PRODUCT.workgroup(config.parameters())
+
+
+def _subgroups(config: GemmQ4Config) -> dict[str, Any]:
+    """What the main pass asks of subgroups, by the fields of a pass."""
+    if not isinstance(config, MatrixUnits):
+        return {}
+    shape = matrix.PRODUCT.matrix(config.matrix)
+    return {"subgroup_size": config.subgroup_size, "subgroup_matrix": shape}
 
 
 def _features(problem: GemmQ4Problem, config: GemmQ4Config) -> tuple[str, ...]:
     f16 = ("shader-f16",) if problem.dtype == "f16" else ()
+    if isinstance(config, MatrixUnits):
+        return (*matrices.FEATURES, *f16)
     return (*f16, "subgroups") if isinstance(config, Gemv) and config.reduce == "subgroup" else f16

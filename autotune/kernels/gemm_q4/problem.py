@@ -27,7 +27,8 @@ class GemmQ4Problem(Problem, frozen=True, kw_only=True):
     W[k][n] = (code − 8) · scale of its group: the zero point is 8, as where MatMulNBits is given none.
     K is a multiple of the group. `pack` and `unpack` of this package convert codes to words and back.
 
-    `dtype` is the element type of A, the scales and C. Sums are f32, and so are products; or A is taken in
+    `dtype` is the element type of A, the scales and C. Sums are f32, and so are products; W may be rounded to
+    f16 first where A is f16, which takes one rounding of each weight; or A is taken in
     fixed point, where an element is off by up to 2^-22 of the largest among those that share a scale, and
     their products are added exactly.
     """
