@@ -1,6 +1,7 @@
 """GEMM on matrix units: numbers on the stack that has them, and what texts and plans say everywhere."""
 
 import random
+import re
 from functools import cache
 
 import pytest
@@ -15,7 +16,7 @@ from kernel_checks import (
     with_first_pass,
 )
 from msgspec import structs
-from wgsl_text import workgroup_memory, workgroup_size
+from wgsl_text import without_comments, workgroup_memory, workgroup_size
 
 from autotune import limits, space
 from autotune.kernels.gemm import GEMM, GemmProblem, MatrixUnits
@@ -344,6 +345,21 @@ def test_plans_and_texts_say_the_same(case):
         assert_finished(step.wgsl)
     assert ("enable chromium_experimental_subgroup_matrix;" in first.wgsl) is True
     assert all(plan.sizes[name] % multiple == 0 for name, multiple in plan.multiples.items())
+
+
+@many_examples
+@given(plans())
+def test_places_in_workgroup_memory_are_sums_products_quotients_and_remainders(case):
+    """What Tint proves to be in range; it clamps everything else, and tests the place of a matrix."""
+    _, _, plan = case
+    text = without_comments(plan.passes[0].wgsl)
+    defined = re.findall(r"let [ab]_(?:piece|row|word|place)_\d+ = (.*);|let [ab]_sub = (.*);", text)
+    places = [place for pair in defined for place in pair if place and "tile_" not in place]
+    places += re.findall(r"tiles\[([ab]_place.*?)\] =", text)
+    places += re.findall(r"MatrixLoad<.*>\(&tiles, (.*), PITCH", text)
+    known = r"[0-9]+u?|invocation|part_[mn]|[ab]_(?:piece|row|word|place)_\d+|[ab]_sub|[A-Z_]+|[-+*/%() ]"
+    assert places or "&tiles" not in text.replace("Store<row_major>(&tiles", "")
+    assert [place for place in places if re.sub(rf"\bnow % 2u|\(1u - now\) % 2u|{known}", "", place)] == []
 
 
 @many_examples
