@@ -42,7 +42,9 @@ def flash(**changes):
 
 
 def decode(**changes):
-    config = FlashDecode(rows=2, lanes_d=2, slots=16, unroll=1, steps=1, prefetch=False, vector=4)
+    config = FlashDecode(
+        rows=2, lanes_d=2, slots=16, unroll=1, steps=1, prefetch=False, subgroup_size=0, vector=4
+    )
     return structs.replace(config, **changes)
 
 
@@ -73,6 +75,12 @@ CONFIGS = {
     "decode-steps": decode(steps=2, slots=8, rows=4, prefetch=True, lanes_d=4),
     "decode-unrolled": decode(unroll=2, rows=1, slots=8, lanes_d=4),
 }
+EXCHANGES = {
+    "lanes that fill a subgroup": decode(lanes_d=4, slots=8, unroll=2, subgroup_size=4),
+    "more keys than lanes": decode(lanes_d=2, slots=16, unroll=8, rows=1, steps=2, subgroup_size=4),
+    "part of a subgroup": decode(lanes_d=2, slots=16, steps=2, rows=4, prefetch=True, subgroup_size=4),
+}
+"""Products added up within subgroups, for the smallest ones that there are."""
 SCALAR = ("flash", "flash-pieces", "flash-straight", "decode")
 
 
@@ -101,6 +109,23 @@ def test_masks_layouts_and_lengths_are_right(runtime, name):
         asked = problem(**FEATURES[feature])
         wrong[feature] = run(runtime, asked, CONFIGS[name], specialize=(len(feature) + first) % 2 == 0)
     assert wrong == dict.fromkeys(wrong)
+
+
+@pytest.mark.parametrize("name", EXCHANGES)
+def test_products_added_up_within_subgroups_are_right(runtime, name):
+    size = runtime.profile.subgroup_size
+    config = structs.replace(EXCHANGES[name], subgroup_size=size)
+    kinds = ("causal", "bias of heads", "lengths", "groups", "shared cache", "columns")
+    for kind in kinds[list(EXCHANGES).index(name) :: 3] if slow(runtime) else kinds:
+        assert run(runtime, problem(**FEATURES[kind]), config) is None, kind
+    long = problem(seq=1, kv_seq=300, head_dim=64)
+    whole = structs.replace(config, lanes_d=size, slots=64 // size)
+    assert run(runtime, long, whole) is None
+    other = structs.replace(config, subgroup_size=64 if size != 64 else 32)
+    reasons = list(limits.refusals(ATTENTION.resources(long, other), runtime.profile))
+    assert reasons == [
+        f"written for subgroups of another size: {other.subgroup_size} lanes, the adapter has {size}"
+    ]
 
 
 @pytest.mark.parametrize("name", ["naive", *SCALAR])
@@ -260,7 +285,7 @@ def test_a_wrong_online_softmax_does_not_pass(runtime, name):
 def test_every_kind_of_text_is_valid_for_tint_within_the_base_limits(tint):
     texts = {}
     kinds = {**FEATURES, **ODD}
-    for (name, config), (index, kind) in product(CONFIGS.items(), enumerate(kinds)):
+    for (name, config), (index, kind) in product((CONFIGS | EXCHANGES).items(), enumerate(kinds)):
         if kind in ODD and name not in ("naive", *SCALAR):
             continue
         dtype = "f16" if index % 2 else "f32"

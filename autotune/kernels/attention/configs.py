@@ -70,6 +70,7 @@ class FlashDecode(Config, frozen=True, kw_only=True, tag="flash_decode"):
     unroll: Literal[1, 2, 4, 8]
     steps: Annotated[int, Meta(ge=1, le=256)]
     prefetch: bool
+    subgroup_size: Literal[0, 4, 8, 16, 32, 64]
     vector: Literal[1, 4]
 
     @property

@@ -6,16 +6,17 @@ from typing import Any, Literal
 
 from autotune.expression import ceil_div
 from autotune.kernels.attention.configs import AttentionConfig, Flash, FlashDecode, FlashSubgroupMatrix
-from autotune.kernels.attention.matrix import MATRIX_RULES
-from autotune.kernels.attention.plan import decode_bytes, flash_bytes, resources
-from autotune.kernels.attention.problem import AttentionProblem
-from autotune.kernels.attention.rules import (
-    DECODE_ROWS,
-    MAX_DECODE_UNROLLED,
+from autotune.kernels.attention.decode import (
     MAX_LOADS,
-    decode_loads,
-    decode_results,
+    MAX_ROWS,
+    MAX_UNROLLED,
+    decode_bytes,
+    loads,
+    result_bytes,
 )
+from autotune.kernels.attention.matrix import MATRIX_RULES
+from autotune.kernels.attention.plan import flash_bytes, resources
+from autotune.kernels.attention.problem import AttentionProblem
 from autotune.kernels.attention.strides import contiguous
 from autotune.kernels.matrices import extents, shapes_of
 from autotune.limits import BASE_LIMITS, refusals
@@ -36,7 +37,7 @@ def default(problem: AttentionProblem, profile: DeviceProfile | None) -> Attenti
     memory = limits["maxComputeWorkgroupStorageSize"]
     invocations = limits["maxComputeInvocationsPerWorkgroup"]
     vector: Literal[1, 4] = 4 if contiguous(problem) else 1
-    few = problem.seq <= DECODE_QUERIES and problem.seq * problem.group <= DECODE_ROWS
+    few = problem.seq <= DECODE_QUERIES and problem.seq * problem.group <= MAX_ROWS
     streaming = _decode(problem, limits, vector) if few and ceil_div(problem.v_head_dim, 4) <= 128 else None
     if streaming is not None:
         return streaming
@@ -56,9 +57,15 @@ def _decode(p: AttentionProblem, limits: Mapping[str, int], vector: Literal[1, 4
     rows: Any = min(_power_of_two_from(p.seq * p.group), 16)
     lanes: Any = max(min(_power_of_two_from(ceil_div(p.head_dim, 4)), 8), 2)
     slots = 128 // lanes
-    loads = ceil_div(ceil_div(p.head_dim, 4), lanes)
-    unroll: Any = max(min(8, _power_of_two_to(16 // loads)), 1)
-    shape: dict[str, Any] = {"lanes_d": lanes, "slots": slots, "prefetch": True, "vector": vector}
+    of_key = ceil_div(ceil_div(p.head_dim, 4), lanes)
+    unroll: Any = max(min(8, _power_of_two_to(16 // of_key)), 1)
+    shape: dict[str, Any] = {
+        "lanes_d": lanes,
+        "slots": slots,
+        "prefetch": True,
+        "subgroup_size": 0,
+        "vector": vector,
+    }
     memory = limits["maxComputeWorkgroupStorageSize"]
     while not _fits(p, FlashDecode(rows=rows, unroll=unroll, steps=1, **shape), memory):
         if unroll > 1:
@@ -72,13 +79,13 @@ def _decode(p: AttentionProblem, limits: Mapping[str, int], vector: Literal[1, 4
     steps = _power_of_two_to(min(tiles * others // WANTED, p.kv_seq // (slots * unroll), 64))
     config = FlashDecode(rows=rows, unroll=unroll, steps=steps, **shape)
     room = min(limits["maxStorageBufferBindingSize"], limits["maxBufferSize"])
-    return config if decode_results(p, config.parameters()) <= room else None
+    return config if result_bytes(p, config.parameters()) <= room else None
 
 
 def _fits(p: AttentionProblem, config: FlashDecode, memory: int) -> bool:
     """Whether workgroup memory holds it and its text stays short."""
-    loads = sum(decode_loads(p, config.parameters()))
-    short = loads <= MAX_LOADS and config.rows * loads <= MAX_DECODE_UNROLLED
+    count = sum(loads(p, config.parameters()))
+    short = count <= MAX_LOADS and config.rows * count <= MAX_UNROLLED
     return short and decode_bytes(p, config) <= memory
 
 

@@ -8,6 +8,7 @@ from msgspec import structs
 from autotune.errors import InvalidProblem
 from autotune.expression import ceil_div
 from autotune.kernels import matrices
+from autotune.kernels.attention import decode
 from autotune.kernels.attention.configs import (
     AttentionConfig,
     Flash,
@@ -26,7 +27,7 @@ from autotune.kernels.attention.problem import (
     check_problem,
     label,
 )
-from autotune.kernels.attention.rules import DECODE_ROWS, DECODE_RULES, FLASH_RULES, NAIVE_RULES
+from autotune.kernels.attention.rules import FLASH_RULES, NAIVE_RULES
 from autotune.kernels.base import Family, Option, Resources, Rule
 from autotune.kernels.sizes import doublings
 from autotune.model import MAX_SIZE, DeviceProfile, Plan, Problem
@@ -87,11 +88,12 @@ class Attention(Family):
     rules = {  # noqa: RUF012
         "naive": NAIVE_RULES,
         "flash": FLASH_RULES,
-        "flash_decode": DECODE_RULES,
+        "flash_decode": decode.DECODE_RULES,
         "flash_subgroup_matrix": MATRIX_RULES,
     }
     weightless = {  # noqa: RUF012
         "flash": ("vector", "unroll", "prefetch"),
+        "flash_decode": ("vector", "prefetch"),
         "flash_subgroup_matrix": ("vector", "unroll", "ahead", "slack"),
     }
     options = (
@@ -150,6 +152,8 @@ class Attention(Family):
     def device_rules(
         self, variant: str, problem: AttentionProblem, profile: DeviceProfile
     ) -> tuple[Rule, ...]:
+        if variant == "flash_decode":
+            return decode.device_rules(profile)
         if variant != "flash_subgroup_matrix":
             return ()
         return (*matrices.device_rules(profile, "f16", "f32"), *sums_in_f16(profile))
@@ -195,7 +199,7 @@ class Attention(Family):
                 queries, keys = max(config.rows // problem.group, 1), config.split
         square = problem.packed
         whole = config.whole_keys if isinstance(config, FlashSubgroupMatrix) else 1
-        most = DECODE_ROWS // problem.group if isinstance(config, FlashDecode) else MAX_SIZE
+        most = decode.MAX_ROWS // problem.group if isinstance(config, FlashDecode) else MAX_SIZE
         found: list[Problem] = []
         for seq, kv_seq in (
             (queries + 1, 2 * keys + 3),

@@ -13,6 +13,7 @@ from autotune.kernels.attention.configs import (
     FlashSubgroupMatrix,
     Naive,
 )
+from autotune.kernels.attention.decode import decode_bytes, whole
 from autotune.kernels.attention.matrix import matrix_bytes, matrix_context, units_of
 from autotune.kernels.attention.problem import MASK_BYTES_A_WORD, AttentionProblem
 from autotune.kernels.attention.strides import mask_strides, strides
@@ -53,6 +54,7 @@ def resources(problem: AttentionProblem, config: AttentionConfig) -> tuple[Resou
             workgroups=evaluate(step.workgroups, sizes),
             binding_bytes=tuple(size[name] for name in step.buffers),
             features=_features(problem, config),
+            subgroup_size=step.subgroup_size,
         )
         for step in _steps(problem, config)
     )
@@ -153,19 +155,6 @@ def flash_bytes(problem: AttentionProblem, c: Flash) -> int:
         + c.p_rows * (c.tile_q // 4 + c.pad_p) * 4 * product
         + (0 if c.p_sliced and not c.chain else c.threads_kv * (c.tile_q // 4 + 1) * 16)
     )
-
-
-def decode_bytes(problem: AttentionProblem, c: FlashDecode) -> int:
-    """Workgroup memory of the first pass of flash_decode."""
-    queries = ceil_div(ceil_div(problem.head_dim, 4), c.lanes_d) * c.lanes_d * 16 * c.rows
-    parts = c.rows * c.tile_kv * (c.lanes_d + 1) * 4
-    peaks = c.invocations // ceil_div(problem.v_head_dim, 4) * 8
-    return queries + _whole(parts) + _whole(c.rows * c.tile_kv * 4) + c.invocations * 16 + _whole(peaks)
-
-
-def _whole(size: int) -> int:
-    """WGSL counts workgroup variables in units of 16 bytes."""
-    return ceil_div(size, 16) * 16
 
 
 def _fields(p: AttentionProblem) -> dict[str, int]:
@@ -372,6 +361,7 @@ def _decode_steps(p: AttentionProblem, c: FlashDecode) -> list[_Step]:
             "guard_d": p.head_dim % (4 * c.lanes_d) != 0,
             "guard_v": p.v_head_dim % 4 != 0,
         },
+        subgroup_size=c.subgroup_size,
     )
     merge = _step(
         p,
@@ -379,7 +369,7 @@ def _decode_steps(p: AttentionProblem, c: FlashDecode) -> list[_Step]:
         _uses(p, "sums", "out"),
         scratch,
         workgroup_size=(quads, threads, 1),
-        workgroup_bytes=quads * threads * 16 + _whole(threads * 8),
+        workgroup_bytes=quads * threads * 16 + whole(threads * 8),
         workgroups={"mul": ["batch", "heads", "seq"]},
         context={"guard_d": False, "guard_v": False, "split": c.split, "merge_threads": threads},
     )
@@ -388,7 +378,9 @@ def _decode_steps(p: AttentionProblem, c: FlashDecode) -> list[_Step]:
 
 def _features(problem: AttentionProblem, config: AttentionConfig) -> tuple[str, ...]:
     f16 = ("shader-f16",) if problem.dtype == "f16" else ()
-    return (*f16, *FEATURES) if isinstance(config, FlashSubgroupMatrix) else f16
+    if isinstance(config, FlashSubgroupMatrix):
+        return (*f16, *FEATURES)
+    return (*f16, "subgroups") if isinstance(config, FlashDecode) and config.subgroup_size else f16
 
 
 def _multiples(problem: AttentionProblem, config: AttentionConfig) -> dict[str, int]:

@@ -17,12 +17,6 @@ MAX_UNROLLED = 5120
 """Multiply-adds written out."""
 MAX_COLUMNS = 256
 """Columns of V from which on a second column tile may be worth computing the scores again."""
-DECODE_ROWS = 128
-"""Rows (queries times heads of a group) beyond which tiles reuse K and V better than flash_decode."""
-MAX_LOADS = 64
-"""vec4s that an invocation of flash_decode may have under way."""
-MAX_DECODE_UNROLLED = 512
-"""Products and sums of vec4s that it may have written out."""
 
 
 def _q_chunks(p: AttentionProblem, c: Parameters) -> int:
@@ -240,70 +234,5 @@ FLASH_RULES = (
         "too much to carry to workgroup memory at a time",
         lambda _, c: _fetched(c) <= MAX_FETCHED,
         needed=False,
-    ),
-)
-
-
-def decode_loads(p: AttentionProblem, c: Parameters) -> tuple[int, int]:
-    """vec4s of K and of V that an invocation of flash_decode loads at a time."""
-    quads_v = ceil_div(p.v_head_dim, 4)
-    loads_d = ceil_div(ceil_div(p.head_dim, 4), c["lanes_d"])
-    value_slots = max(c["lanes_d"] * c["slots"] // quads_v, 1)
-    return loads_d * c["unroll"], ceil_div(c["slots"] * c["unroll"], value_slots)
-
-
-def decode_results(p: AttentionProblem, c: Parameters) -> int:
-    """Bytes that the results of the splits of flash_decode take."""
-    splits = ceil_div(p.kv_seq, c["slots"] * c["unroll"] * c["steps"])
-    return splits * p.batch * p.heads * p.seq * ceil_div(p.v_head_dim, 4) * 16
-
-
-DECODE_RULES = (
-    *VECTOR_RULES,
-    Rule(
-        ("rows",),
-        "flash_decode is for few queries",
-        lambda p, c: p.seq * p.group <= DECODE_ROWS and c["rows"] < 2 * p.seq * p.group,
-        needed=False,
-    ),
-    Rule(
-        ("lanes_d",),
-        "more invocations than a key has vec4s",
-        lambda p, c: c["lanes_d"] == 2 or c["lanes_d"] * 4 < 2 * p.head_dim,
-        needed=False,
-    ),
-    Rule(
-        ("lanes_d", "slots"),
-        f"workgroup not a multiple of {LANES} invocations",
-        lambda _, c: c["lanes_d"] * c["slots"] % LANES == 0,
-        needed=False,
-    ),
-    Rule(
-        ("lanes_d", "slots"),
-        "fewer invocations than a row of V has vec4s",
-        lambda p, c: c["lanes_d"] * c["slots"] >= ceil_div(p.v_head_dim, 4),
-    ),
-    Rule(
-        ("slots", "unroll", "steps"),
-        "more keys in a split than there are",
-        lambda p, c: c["steps"] == 1 or c["slots"] * c["unroll"] * c["steps"] <= p.kv_seq,
-        needed=False,
-    ),
-    Rule(
-        ("lanes_d", "slots", "unroll"),
-        "too many loads under way",
-        lambda p, c: sum(decode_loads(p, c)) <= MAX_LOADS,
-        needed=False,
-    ),
-    Rule(
-        ("rows", "lanes_d", "slots", "unroll"),
-        "too much unrolled code",
-        lambda p, c: c["rows"] * sum(decode_loads(p, c)) <= MAX_DECODE_UNROLLED,
-        needed=False,
-    ),
-    Rule(
-        ("slots", "unroll", "steps"),
-        "results of the splits are larger than WGSL can index",
-        lambda p, c: decode_results(p, c) < BYTES_LIMIT,
     ),
 )
