@@ -1,4 +1,4 @@
-"""What the families of matrix products share about sizes: options, checks and distances."""
+"""What families share about sizes and numbers: options, checks, texts and distances."""
 
 from collections.abc import Iterable, Mapping
 from math import log2
@@ -43,6 +43,12 @@ def check_bytes(what: str, size: int) -> None:
             f"{what} takes {size} B; WGSL indexes up to {BYTES_LIMIT} B, so split the problem "
             "into smaller ones"
         )
+
+
+def number(value: float) -> str:
+    """The shortest text that reads back as this number, for labels and messages; of a whole one without a
+    point. Numbers that differ have texts that do."""
+    return repr(float(value)).removesuffix(".0")
 
 
 def doublings(problem: Problem, other: Problem, names: Iterable[str] = ("m", "n", "k")) -> float:

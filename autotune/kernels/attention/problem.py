@@ -6,7 +6,7 @@ from typing import Any, Literal, get_args
 from msgspec import structs
 
 from autotune.errors import InvalidProblem
-from autotune.kernels.sizes import check_bytes, check_sizes
+from autotune.kernels.sizes import check_bytes, check_sizes, number
 from autotune.model import DTYPE_BYTES, MAX_SIZE, Dtype, Problem, Size
 
 Layout = Literal["bshd", "bhsd", "qkv", "qkv-interleaved", "qkv-split"]
@@ -78,7 +78,7 @@ class AttentionProblem(Problem, frozen=True, kw_only=True):
     accumulate: Dtype = "f32"
 
     def __post_init__(self) -> None:
-        """One problem has one spelling: zeros become what they stand for."""
+        """One problem has one spelling: zeros become what they stand for, and factors are floats."""
         fallbacks = {"kv_heads": "heads", "kv_seq": "seq", "v_head_dim": "head_dim", "capacity": "kv_seq"}
         for name, other in fallbacks.items():
             if getattr(self, name) == 0:
@@ -86,6 +86,8 @@ class AttentionProblem(Problem, frozen=True, kw_only=True):
         if self.mask == "none":
             structs.force_setattr(self, "mask_broadcast", "bh")
         check_problem(self)
+        for name in ("scale", "softcap"):
+            structs.force_setattr(self, name, float(getattr(self, name)) + 0.0)
         if isclose(self.factor, 1 / sqrt(self.head_dim), rel_tol=1e-12):
             structs.force_setattr(self, "scale", 0.0)
 
@@ -204,8 +206,8 @@ def label(problem: AttentionProblem) -> str:
             (p.layout, p.layout != "bshd"),
             ("causal", p.causal),
             (f"window{p.window}", p.window),
-            (f"scale{p.scale:g}", p.scale),
-            (f"softcap{p.softcap:g}", p.softcap),
+            (f"scale{number(p.scale)}", p.scale),
+            (f"softcap{number(p.softcap)}", p.softcap),
             (f"{p.mask}-{p.mask_broadcast}", p.mask != "none"),
             ("alibi", p.alibi),
             ("lengths", p.lengths),

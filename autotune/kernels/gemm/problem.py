@@ -2,8 +2,10 @@
 
 from typing import Literal, get_args
 
+from msgspec import structs
+
 from autotune.errors import InvalidProblem
-from autotune.kernels.sizes import check_bytes, check_sizes
+from autotune.kernels.sizes import check_bytes, check_sizes, number
 from autotune.model import DTYPE_BYTES, MAX_SIZE, Dtype, Problem, Size
 
 Activation = Literal["none", "relu", "gelu", "silu"]
@@ -44,7 +46,12 @@ class GemmProblem(Problem, frozen=True, kw_only=True):
     residual: bool = False
 
     def __post_init__(self) -> None:
+        """One problem has one spelling: of the element type of C, and of numbers that are whole or −0."""
         check_problem(self)
+        if self.out_dtype == self.dtype:
+            structs.force_setattr(self, "out_dtype", None)
+        for name in ("alpha", "beta"):
+            structs.force_setattr(self, name, float(getattr(self, name)) + 0.0)
 
     @property
     def output(self) -> Dtype:
@@ -115,8 +122,8 @@ def label(problem: GemmProblem) -> str:
             (f"ldc{problem.ldc}", problem.ldc),
             ("ba", problem.broadcast_a),
             ("bb", problem.broadcast_b),
-            (f"alpha{problem.alpha:g}", problem.alpha != 1),
-            (f"beta{problem.beta:g}", problem.beta != 0),
+            (f"alpha{number(problem.alpha)}", problem.alpha != 1),
+            (f"beta{number(problem.beta)}", problem.beta != 0),
             ("bias", problem.bias),
             (problem.activation, problem.activation != "none"),
             ("residual", problem.residual),
