@@ -1,5 +1,6 @@
 """What the commands share: options, and how a family's options and commands come to be."""
 
+import math
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -38,12 +39,20 @@ def not_empty(_ctx: click.Context, _param: click.Parameter, value: str | None) -
     return value
 
 
+def _number(_ctx: click.Context, _param: click.Parameter, value: float | None) -> float | None:
+    """A click callback: refuse what is not a number; no range of click's does."""
+    if value is not None and math.isnan(value):
+        raise click.BadParameter("it is not a number")
+    return value
+
+
 trials_option = click.option(
     "--trials", type=click.IntRange(min=1), help="Configs to measure at most, for each problem."
 )
 time_limit_option = click.option(
     "--time-limit",
     type=click.FloatRange(min=0, min_open=True),
+    callback=_number,
     help="Seconds to search at most, for each problem.",
 )
 seed_option = click.option(

@@ -287,6 +287,59 @@ def test_rates_of_small_problems_have_a_fitting_unit():
     assert console.rate(8192, 1e-3) == "8.19 MFLOP/s"
 
 
+# -- options, also where the cache has an answer ------------------------------------------------------
+
+
+@pytest.fixture
+def known(run, tmp_path, monkeypatch):
+    """Runs the gemm of size 64, which has an entry; what was searched for comes with the outcome."""
+    put(tmp_path / "cache", 64, device())
+    cache.remember_device(device(), tmp_path / "cache", cache.selection(None, "wgpu"))
+    searched = []
+
+    def tune(*_, options, **__):
+        searched.append(options.only)
+        return SimpleNamespace(ended="trials")
+
+    monkeypatch.setattr("autotune.tuner.tune", tune)
+    monkeypatch.setattr(console, "tuned", lambda _result: None)
+    return lambda options: (*run(f"gemm --size 64 {options}"), searched)
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "words"),
+    [
+        ("--only nosuch=1", 1, "no variant of the search space has a parameter 'nosuch'"),
+        ("--only tile=9", 1, "tile is never 9"),
+        ("--only variant=naive --only tile=8", 1, "no variant has all of variant=naive tile=8"),
+        ("--workers 1000", 2, "1000 adapters are more than the 64 that are used at once"),
+        ("--storage nosuch", 2, "it is no URL, such as postgresql://"),
+        ("--time-limit nan", 2, "it is not a number"),
+    ],
+)
+def test_options_are_checked_before_the_cache_answers(known, options, code, words):
+    ended, out, shown, searched = known(options)
+    assert (ended, out, searched) == (code, "", [])
+    assert words in shown
+
+
+@pytest.mark.parametrize(
+    "only", ["variant=tiled", "tile=8", "tile=8,16", "workgroup_x=16", "variant=tiled,naive"]
+)
+def test_the_cache_answers_where_its_config_is_within_the_restriction(known, only):
+    code, out, shown, searched = known(f"--only {only}")
+    assert (code, searched) == (0, [])
+    assert "tiled tile=8" in out
+    assert "answered from the cache" in shown
+
+
+@pytest.mark.parametrize("only", ["variant=blocked", "tile=16"])
+def test_a_cached_config_outside_the_restriction_is_no_answer(known, only):
+    name, _, value = only.partition("=")
+    code, out, _, searched = known(f"--only {only}")
+    assert (code, out, searched) == (0, "", [{name: (value,)}])
+
+
 # -- standard output as it may be --------------------------------------------------------------------
 
 
