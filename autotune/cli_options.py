@@ -46,6 +46,14 @@ def _number(_ctx: click.Context, _param: click.Parameter, value: float | None) -
     return value
 
 
+def _cache_dir(_ctx: click.Context, _param: click.Parameter, value: Path | None) -> Path | None:
+    """A click callback: refuse a cache where none can be, also where the environment names it."""
+    from autotune import paths
+
+    paths.check_named(value)
+    return value
+
+
 trials_option = click.option(
     "--trials", type=click.IntRange(min=1), help="Configs to measure at most, for each problem."
 )
@@ -64,6 +72,7 @@ adapter_option = click.option(
 cache_dir_option = click.option(
     "--cache-dir",
     type=Folder(file_okay=False, path_type=Path),
+    callback=_cache_dir,
     help="Where results are kept (default: $AUTOTUNE_CACHE_DIR, else the user's cache folder).",
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Machine-readable output.")
