@@ -70,16 +70,17 @@ def _add_tune(family: Family) -> None:
     ) -> None:
         options = taken_options(values)
         problem = problem_of(family, values)
+        from autotune import console, space
         from autotune.lookup import cached
 
+        if options.only:
+            space.restricted(space.load_axes(family), options.only)  # raises, where there is no such value
         found = (
             None
             if force or options.record is not None
             else cached(problem, adapter=adapter, cache_dir=cache_dir, runtime=runtime)
         )
-        from autotune import console
-
-        if found is not None:
+        if found is not None and space.within(found[0].config, options.only):
             answer, profile = found
             console.answered(problem, profile, answer)
             console.note("answered from the cache, no device was opened; --force tunes again")

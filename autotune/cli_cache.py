@@ -104,7 +104,10 @@ def cache_verify(cache_dir: Path | None) -> None:
     from autotune import cache as store
     from autotune import console, paths
 
-    checked = store.verify_all(paths.user_cache_dir(cache_dir))
+    root = paths.user_cache_dir(cache_dir)
+    if not root.exists():
+        raise AutotuneError(f"there is no cache {root}; tuning makes one, --cache-dir names another")
+    checked = store.verify_all(root)
     bad = [(path, problem) for path, problem in checked if problem is not None]
     for path, problem in bad:
         console.say(f"{path}: {problem}")

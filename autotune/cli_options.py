@@ -1,5 +1,6 @@
 """What the commands share: options, and how a family's options and commands come to be."""
 
+import math
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -38,12 +39,28 @@ def not_empty(_ctx: click.Context, _param: click.Parameter, value: str | None) -
     return value
 
 
+def _number(_ctx: click.Context, _param: click.Parameter, value: float | None) -> float | None:
+    """A click callback: refuse what is not a number; no range of click's does."""
+    if value is not None and math.isnan(value):
+        raise click.BadParameter("it is not a number")
+    return value
+
+
+def _cache_dir(_ctx: click.Context, _param: click.Parameter, value: Path | None) -> Path | None:
+    """A click callback: refuse a cache where none can be, also where the environment names it."""
+    from autotune import paths
+
+    paths.check_named(value)
+    return value
+
+
 trials_option = click.option(
     "--trials", type=click.IntRange(min=1), help="Configs to measure at most, for each problem."
 )
 time_limit_option = click.option(
     "--time-limit",
     type=click.FloatRange(min=0, min_open=True),
+    callback=_number,
     help="Seconds to search at most, for each problem.",
 )
 seed_option = click.option(
@@ -55,6 +72,7 @@ adapter_option = click.option(
 cache_dir_option = click.option(
     "--cache-dir",
     type=Folder(file_okay=False, path_type=Path),
+    callback=_cache_dir,
     help="Where results are kept (default: $AUTOTUNE_CACHE_DIR, else the user's cache folder).",
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Machine-readable output.")

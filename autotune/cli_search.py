@@ -17,6 +17,10 @@ EFFORT_NAMES = ("quick", "normal", "thorough")
 """The keys of `efforts.EFFORTS`."""
 
 
+MOST_WORKERS = 64
+"""Adapters; each takes a process."""
+
+
 class Workers(click.ParamType):  # type: ignore[type-arg]
     """A number of adapters, or `all`."""
 
@@ -32,6 +36,8 @@ class Workers(click.ParamType):  # type: ignore[type-arg]
             count = 0
         if count < 1:
             self.fail(f"{value!r} is neither 'all' nor a number above 0", param, ctx)
+        if count > MOST_WORKERS:
+            self.fail(f"{count} adapters are more than the {MOST_WORKERS} that are used at once", param, ctx)
         return count
 
 
@@ -53,6 +59,13 @@ class Restriction(click.ParamType):  # type: ignore[type-arg]
         return name.strip(), texts
 
 
+def _storage_url(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
+    value = not_empty(ctx, param, value)
+    if value is not None and "://" not in value:  # not printed, as it may hold a password
+        raise click.BadParameter("it is no URL, such as postgresql://user@host/database or grpc://host:13000")
+    return value
+
+
 _HOW = (
     click.option(
         "--sampler",
@@ -71,7 +84,7 @@ _HOW = (
     click.option("--workers", type=Workers(), default="1", help="Adapters of one model here to use at once."),
     click.option(
         "--storage",
-        callback=not_empty,
+        callback=_storage_url,
         metavar="URL",
         help="Share the search with all workers that name this database: postgresql://…, mysql://… or "
         "grpc://host:port (Optuna's storage proxy).",

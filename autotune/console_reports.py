@@ -105,7 +105,8 @@ def replayed(name: str, space: Space, rows: Sequence[Replayed]) -> None:
     """A table of replays: median and 10th percentile of the share of the optimum, by measurements."""
     say(f"{name}: {len(space)} configs; share of the optimum after N measurements, median (10th percentile)")
     budgets = [summary.budget for summary in rows[0].summaries] if rows else []
-    say(f"  {'sampler':12}" + "".join(f"{budget:>16}" for budget in budgets) + f"{'a proposal':>14}")
+    width = max(16, *(len(str(budget)) + 2 for budget in budgets))
+    say(f"  {'sampler':12}" + "".join(f"{budget:>{width}}" for budget in budgets) + f"{'a proposal':>14}")
     for row in rows:
-        cells = "".join(f"{f'{one.median:.3f} ({one.low:.3f})':>16}" for one in row.summaries)
+        cells = "".join(f"{f'{one.median:.3f} ({one.low:.3f})':>{width}}" for one in row.summaries)
         say(f"  {row.sampler:12}{cells}{seconds(row.seconds_a_proposal):>14}")

@@ -33,7 +33,8 @@ def export(
     A directory holds one kernel: the texts that an earlier manifest in it names, and that are as they
     were written, are removed. Returns the files written, the manifest last.
 
-    Raises AutotuneError where a file cannot be written.
+    Raises AutotuneError where a file cannot be written, and where one that is there is not ours to replace:
+    somebody else's manifest, or a text that is not as an earlier export wrote it. Nothing is written then.
     """
     plan = family.plan(problem, answer.config, specialize=specialize)
     files: dict[str, bytes] = {}
@@ -50,6 +51,7 @@ def export(
         if blocked is not None:
             raise IsADirectoryError(0, f"{blocked} is a directory there")
         earlier = _earlier(directory)
+        _check_replaced(directory, files)
         for name, content in files.items():
             write_atomic(directory, directory / name, content)
         for path in earlier:
@@ -91,42 +93,75 @@ class _Text(Struct):
     sha256: str
 
 
-class _Texts(Struct):
+class _Manifest(Struct):
+    """A manifest of ours, as far as it tells what it belongs to."""
+
+    schema: int
+    kernel: str
     passes: list[_Text]
-
-
-class _Twin(Struct):
-    """A manifest, as far as it tells whether a twin belongs to it."""
-
     twin: str | None = None
+
+
+def _read(path: Path) -> _Manifest | None:
+    """The manifest of an earlier export; None where there is none of ours."""
+    try:
+        return msgspec.json.decode(read_regular(path) or b"", type=_Manifest)
+    except (UnreadableError, ValueError, RecursionError):
+        return None
+
+
+def _check_replaced(directory: Path, files: dict[str, bytes]) -> None:
+    """Raise AutotuneError where one of these files is there and not ours to replace."""
+    found = {name: _read(directory / name) for name in (MANIFEST, TWIN_MANIFEST)}
+    written = {
+        (text.file, text.sha256) for held in found.values() if held is not None for text in held.passes
+    }
+    for name, content in files.items():
+        path = directory / name
+        try:
+            there = read_regular(path)
+        except UnreadableError as error:
+            raise AutotuneError(f"{path} {error}; choose another --out") from error
+        if there is None or there == content:
+            continue
+        if name in found and found[name] is None:
+            raise AutotuneError(f"{path} is no manifest of an export; choose another --out, or move it away")
+        if name not in found and (name, _sha256(there)) not in written:
+            raise AutotuneError(
+                f"{path} is no text of an earlier export, or was changed since; "
+                "choose another --out, or move it away"
+            )
 
 
 def _earlier(directory: Path) -> list[Path]:
     """The files of an earlier export that a new one replaces, besides its manifest."""
-    found = _texts_of(directory / MANIFEST)
-    try:
-        named = msgspec.json.decode(read_regular(directory / MANIFEST) or b"", type=_Twin).twin
-    except (UnreadableError, ValueError, RecursionError):
-        named = None
-    if named == TWIN_MANIFEST:
-        texts = _texts_of(directory / TWIN_MANIFEST)
+    held = _read(directory / MANIFEST)
+    if held is None:
+        return []
+    found = _texts_of(directory, held)
+    twin = _read(directory / TWIN_MANIFEST) if held.twin == TWIN_MANIFEST else None
+    if twin is not None:
+        texts = _texts_of(directory, twin)
         found += [*texts, *([directory / TWIN_MANIFEST] if texts else [])]
     return found
 
 
-def _texts_of(manifest: Path) -> list[Path]:
-    """The files of an earlier export, as it wrote them; none where there is no manifest of ours."""
+def _texts_of(directory: Path, manifest: _Manifest) -> list[Path]:
+    """The texts that a manifest names, as far as they are as they were written."""
+    return [
+        directory / text.file
+        for text in manifest.passes
+        if text.file.endswith(".wgsl")
+        and Path(text.file).name == text.file
+        and _is_as_written(directory / text.file, text.sha256)
+    ]
+
+
+def _is_as_written(path: Path, digest: str) -> bool:
     try:
-        named = msgspec.json.decode(read_regular(manifest) or b"", type=_Texts).passes
-        return [
-            manifest.with_name(text.file)
-            for text in named
-            if text.file.endswith(".wgsl")
-            and Path(text.file).name == text.file
-            and _sha256(read_regular(manifest.with_name(text.file)) or b"") == text.sha256
-        ]
-    except (UnreadableError, ValueError, RecursionError):
-        return []
+        return _sha256(read_regular(path) or b"") == digest
+    except (UnreadableError, ValueError):  # ValueError: a name that no file has
+        return False
 
 
 def _sha256(text: bytes) -> str:

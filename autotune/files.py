@@ -104,6 +104,12 @@ def unwritable(root: Path, error: OSError) -> CacheUnwritable:
     )
 
 
+def reason(error: AutotuneError) -> str:
+    """What the system said against a write, without the name of the temporary file."""
+    cause = error.__cause__
+    return (cause.strerror if isinstance(cause, OSError) else None) or str(cause or error)
+
+
 def _replace(source: Path, target: Path) -> None:
     for _ in range(4):  # Windows refuses while another process has the target open to read it
         with suppress(PermissionError):

@@ -50,7 +50,7 @@ def best_config(
     behind them changes.
 
     Raises TypeError where no kernel family has this type of problem, InvalidProblem where the problem makes
-    no sense, and AutotuneError where `cache_dir` depends on a home folder that is not known, there is no such
+    no sense, and AutotuneError where `cache_dir` or AUTOTUNE_CACHE_DIR cannot be a cache, there is no such
     runtime, or the device is of another one.
     """
     if not isinstance(problem, Problem):
@@ -133,7 +133,7 @@ def cached(
 
 
 def _user_root(cache_dir: str | Path | None) -> Path:
-    if cache_dir or os.environ.get("AUTOTUNE_CACHE_DIR"):
+    if cache_dir or os.environ.get(paths.VARIABLE):
         return paths.user_cache_to_read(cache_dir)
     return _platform_root(*map(os.environ.get, ("HOME", "XDG_CACHE_HOME", "LOCALAPPDATA")))
 

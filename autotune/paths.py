@@ -1,6 +1,10 @@
-"""Where the data folders and the user's cache are. Never depends on the working directory."""
+"""Where the data folders and the user's cache are. Never depends on the working directory, unless a person
+types a relative `--cache-dir` there.
+"""
 
+import errno
 import os
+import stat
 import sys
 from functools import cache
 from pathlib import Path
@@ -10,6 +14,8 @@ from autotune.errors import AutotuneError
 _PACKAGE = Path(__file__).resolve().parent
 _NAME = "wgsl-autotune"
 """Of the user's cache, below the folder that the platform has for caches."""
+VARIABLE = "AUTOTUNE_CACHE_DIR"
+"""Of the environment, names the user's cache."""
 _NOWHERE = Path(os.devnull) / _NAME
 """A folder that can never exist: nothing lies below a file."""
 
@@ -43,11 +49,19 @@ def shipped_cache_dir() -> Path:
 def user_cache_dir(override: str | Path | None = None) -> Path:
     """The user's cache: `override`, else `$AUTOTUNE_CACHE_DIR`, else the platform's cache folder.
 
-    Raises AutotuneError where the home or working folder that this depends on is not known.
+    Raises AutotuneError where the home or working folder that this depends on is not known, and where the
+    variable holds a relative path.
     """
-    chosen = override or os.environ.get("AUTOTUNE_CACHE_DIR")
-    if chosen:
-        return expanded(chosen, "--cache-dir" if override else "AUTOTUNE_CACHE_DIR")
+    if override:
+        return expanded(override, "--cache-dir")
+    variable = os.environ.get(VARIABLE)
+    if variable:
+        if not variable.startswith("~") and not Path(variable).is_absolute():
+            raise AutotuneError(
+                f"{VARIABLE} {variable}: it is relative, and would name another cache in each working "
+                "directory; give an absolute path"
+            )
+        return expanded(variable, VARIABLE)
     usual = _linux_cache()
     if usual is not None:
         return usual
@@ -81,7 +95,7 @@ def user_cache_to_read(override: str | Path | None = None) -> Path:
     try:
         return user_cache_dir(override)
     except AutotuneError:
-        if override or os.environ.get("AUTOTUNE_CACHE_DIR"):
+        if override or os.environ.get(VARIABLE):
             raise
         return _NOWHERE
 
@@ -97,3 +111,21 @@ def expanded(folder: str | Path, option: str) -> Path:
             f"{option} {folder}: the working directory it starts from is gone ({error.strerror or error}); "
             "give an absolute path"
         ) from error
+
+
+def check_named(override: Path | None) -> None:
+    """Raise AutotuneError where `override`, or else the variable, names what can be no directory: a look-up
+    would find nothing there, and say nothing."""
+    if not override and not os.environ.get(VARIABLE):
+        return
+    folder = user_cache_dir(override)
+    reason: str | None = os.strerror(errno.ENOTDIR)
+    try:
+        if stat.S_ISDIR(folder.stat().st_mode):
+            return
+    except OSError as error:
+        if error.errno not in (errno.ENOTDIR, errno.ELOOP):
+            return  # there is none yet; or it is told about where it is read or written
+        reason = error.strerror
+    option = "--cache-dir" if override else VARIABLE
+    raise AutotuneError(f"{option} {folder}: no directory can be there ({reason}); name another")

@@ -23,7 +23,7 @@ from msgspec import Meta, Struct
 from autotune import space
 from autotune.digest import template_digest
 from autotune.errors import AutotuneError, InvalidConfig
-from autotune.files import UnreadableError, read_regular, write_atomic
+from autotune.files import UnreadableError, read_regular, reason, write_atomic
 from autotune.kernels.base import Family
 from autotune.model import Clock, Config, DeviceProfile, Measurement, Problem, Rejection, Stage, Trial
 from autotune.space import Axes, Axis, Point, Value
@@ -107,8 +107,7 @@ class Recorder:
             path = Path(os.path.realpath(self.path))  # a link stays one
             write_atomic(path.parent, path, gzip.compress(body, mtime=0))
         except AutotuneError as error:
-            reason = error.__cause__
-            raise AutotuneError(f"cannot write the recording {self.path}: {reason or error}") from error
+            raise AutotuneError(f"cannot write the recording {self.path}: {reason(error)}") from error
 
 
 def decode(raw: bytes, path: Path) -> tuple[Header, list[Row]]:

@@ -129,6 +129,13 @@ def restricted(axes: Axes, only: Mapping[str, Collection[str]]) -> Axes:
     return kept
 
 
+def within(config: Config, only: Mapping[str, Collection[str]]) -> bool:
+    """Whether a config is one of those that `restricted` keeps."""
+    chosen = {name: _text(value) for name, value in config.parameters().items()}
+    chosen["variant"] = config.variant
+    return all(chosen.get(name) in (None, *texts) for name, texts in only.items())
+
+
 def _kept(axis: Axis, name: str, texts: Collection[str]) -> Axis:
     if axis.name != name:
         return axis

@@ -15,7 +15,7 @@ from msgspec import Struct
 from autotune import cache
 from autotune.entry import Entry, InvalidEntryError, decode
 from autotune.errors import AutotuneError
-from autotune.files import write_atomic
+from autotune.files import reason, write_atomic
 from autotune.kernels import KERNELS
 from autotune.kernels.base import Family
 from autotune.recording import read_packed
@@ -52,7 +52,7 @@ def pack(root: Path, path: Path, *, kernel: str | None = None, device: str | Non
         target = Path(os.path.realpath(path))  # a link stays one
         write_atomic(target.parent, target, gzip.compress(lines, mtime=0))
     except AutotuneError as error:
-        raise AutotuneError(f"cannot write {path}: {error.__cause__ or error}") from error
+        raise AutotuneError(f"cannot write {path}: {reason(error)}") from error
     return len(entries)
 
 

@@ -17,6 +17,8 @@ from autotune import limits, space
 from autotune.cli import cli
 from autotune.errors import InvalidProblem
 from autotune.kernels.attention import ATTENTION, AttentionProblem, Flash, FlashDecode
+from autotune.kernels.attention.numeric import _WIDEST
+from autotune.kernels.attention.problem import LARGEST_FACTOR, SMALLEST_FACTOR
 from autotune.kernels.attention.strides import strides
 from autotune.model import DTYPE_BYTES
 
@@ -129,11 +131,17 @@ def test_one_problem_has_one_spelling():
         ({"layout": "qkv-interleaved", "v_head_dim": 16}, "qkv-interleaved needs v_head_dim = head_dim"),
         ({"layout": "sbhd"}, "layout must be one of bshd, bhsd"),
         ({"seq": 0}, "seq must be a whole number of at least 1, not 0"),
-        ({"kv_heads": -1}, "kv_heads must be a whole number of at least 1, not -1"),
-        ({"window": -1}, "window must be a number of at least 0, not -1"),
-        ({"window": 1.5}, "window must be a number of at least 0, not 1.5"),
+        ({"kv_heads": -1}, "kv_heads must be 0 or a whole number of at least 1, not -1"),
+        ({"window": -1}, "window must be a whole number of at least 0, not -1"),
+        ({"window": 1.5}, "window must be a whole number of at least 0, not 1.5"),
         ({"scale": float("nan")}, "scale must be a number of at least 0, not nan"),
-        ({"softcap": 1e9}, "softcap must be at most 10000"),
+        ({"softcap": 1e9}, "softcap must be at most 10000, not 1000000000.0"),
+        ({"softcap": 1e-40}, "softcap must be 0, or at least 1e-20 for f32 to compute with it, not 1e-40"),
+        ({"scale": 5e-324}, "scale must be 0, or at least 1e-20"),
+        ({"scale": -1.0}, "scale must be a number of at least 0, not -1.0"),
+        ({"window": 1 << 30}, "window must be at most 1073741823, not 1073741824"),
+        ({"window": 10**400}, "window must be at most 1073741823, not a number of many digits"),
+        ({"capacity": 1 << 32}, "capacity must be at most 4294967295, what WGSL can index, not 4294967296"),
         ({"dtype": "f64"}, "dtype must be one of f32, f16"),
         ({"seq": 1 << 22, "kv_seq": 1, "heads": 64}, "q takes 34359738368 B"),
         ({"mask": "bias", "seq": 1 << 16, "kv_seq": 1 << 16}, "mask takes 17179869184 B"),
@@ -142,6 +150,34 @@ def test_one_problem_has_one_spelling():
 def test_problems_that_cannot_be_are_refused_in_one_line(changes, reason):
     with pytest.raises(InvalidProblem, match=reason.replace("(", r"\(")):
         problem(**changes)
+
+
+@pytest.mark.parametrize("seq", [0, -1])
+@pytest.mark.parametrize("decode", [False, True])
+def test_the_option_that_was_given_is_the_one_that_is_blamed(decode, seq):
+    given = {option.name: option.default for option in ATTENTION.options}
+    given |= {"heads": 1, "head_dim": 8, "seq": seq, "decode": decode}
+    with pytest.raises(InvalidProblem, match=rf"\Aseq must be a whole number of at least 1, not {seq}"):
+        ATTENTION.problem_from_options(given)
+
+
+@pytest.mark.parametrize("scale", [0.0, SMALLEST_FACTOR, LARGEST_FACTOR])
+@pytest.mark.parametrize("softcap", [SMALLEST_FACTOR, LARGEST_FACTOR])
+def test_what_is_computed_of_the_smallest_and_largest_factors_is_normal_in_f32(scale, softcap):
+    asked = problem(scale=scale, softcap=softcap)
+    wide = _WIDEST * asked.factor / softcap
+    for value in (asked.factor * 1.44, softcap * 1.44, asked.factor / softcap, wide, wide * _WIDEST):
+        assert 2.0**-126 < value < 2.0**127
+
+
+@pytest.mark.parametrize("scale", [0.0, SMALLEST_FACTOR, LARGEST_FACTOR])
+@pytest.mark.parametrize("softcap", [SMALLEST_FACTOR, LARGEST_FACTOR])
+def test_texts_with_the_smallest_and_largest_factors_baked_in_compile(tint, scale, softcap):
+    asked = problem(scale=scale, softcap=softcap)
+    configs = {"default": ATTENTION.default(asked, None), "naive": ATTENTION.baseline(asked, None)}
+    plans = {name: ATTENTION.plan(asked, config, specialize=True) for name, config in configs.items()}
+    texts = {f"{name} {i}": step.wgsl for name, plan in plans.items() for i, step in enumerate(plan.passes)}
+    assert tint(texts) == {}
 
 
 def test_scores_that_cannot_be_indexed_rule_the_naive_kernel_out_alone():

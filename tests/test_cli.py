@@ -220,6 +220,54 @@ def test_a_working_directory_that_is_gone_is_one_line(run, tmp_path, monkeypatch
     assert run("best gemm --size 8")[0] == 0
 
 
+COMMANDS = ("best gemm --size 8", "cache list", "cache path", "cache verify", "gemm --size 8")
+
+
+@pytest.mark.parametrize("line", COMMANDS)
+@pytest.mark.parametrize("where", ["file", "file/below", "loop"])
+def test_a_cache_where_no_directory_can_be_is_refused_however_it_is_named(
+    run, tmp_path, monkeypatch, line, where
+):
+    (tmp_path / "file").write_text("mine")
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    code, out, shown = run(f"{line} --cache-dir {tmp_path / where}")
+    assert (code > 0, out) == (True, "")
+    assert "--cache-dir" in shown
+    monkeypatch.setenv("AUTOTUNE_CACHE_DIR", str(tmp_path / where))
+    code, out, shown = run(line)
+    assert (code, out) == (1, "")
+    assert shown.startswith(f"error: AUTOTUNE_CACHE_DIR {tmp_path / where}: no directory can be there (")
+    assert shown.endswith("); name another\n")
+    assert shown.count("\n") == 1
+
+
+@pytest.mark.parametrize("line", COMMANDS)
+@pytest.mark.parametrize("value", ["rel/x", ".", "x"])
+def test_a_relative_cache_in_the_environment_is_refused(run, tmp_path, monkeypatch, line, value):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("AUTOTUNE_CACHE_DIR", value)
+    code, out, shown = run(line)
+    assert (code, out) == (1, "")
+    assert shown == (
+        f"error: AUTOTUNE_CACHE_DIR {value}: it is relative, and would name another cache in each working "
+        "directory; give an absolute path\n"
+    )
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_relative_cache_on_the_command_line_is_where_it_was_typed(run, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert run("cache path --cache-dir rel/x")[1] == f"{tmp_path / 'rel' / 'x'}\n"
+
+
+def test_a_cache_that_is_not_there_cannot_be_verified(run, tmp_path):
+    code, out, shown = run(f"cache verify --cache-dir {tmp_path / 'none'}")
+    assert (code, out) == (1, "")
+    assert shown.startswith(f"error: there is no cache {tmp_path / 'none'}; ")
+    put(tmp_path / "cache", 64, H200)
+    assert run("cache verify")[:2] == (0, "1 of 1 entries are good\n")
+
+
 # -- clearing ----------------------------------------------------------------------------------------
 
 APPLE = device(vendor="apple", vendor_id=0x106B, device_id=0, name="Apple M1", backend="metal")
@@ -285,6 +333,68 @@ def test_rates_of_small_problems_have_a_fitting_unit():
     assert console.rate(2e12, 1) == "2.00 TFLOP/s"
     assert console.rate(2e9, 1) == "2.0 GFLOP/s"
     assert console.rate(8192, 1e-3) == "8.19 MFLOP/s"
+
+
+# -- options, also where the cache has an answer ------------------------------------------------------
+
+
+@pytest.fixture
+def known(run, tmp_path, monkeypatch):
+    """Runs the gemm of size 64, which has an entry; what was searched for comes with the outcome."""
+    put(tmp_path / "cache", 64, device())
+    cache.remember_device(device(), tmp_path / "cache", cache.selection(None, "wgpu"))
+    searched = []
+
+    def tune(*_, options, **__):
+        searched.append(options.only)
+        return SimpleNamespace(ended="trials")
+
+    monkeypatch.setattr("autotune.tuner.tune", tune)
+    monkeypatch.setattr(console, "tuned", lambda _result: None)
+    return lambda options: (*run(f"gemm --size 64 {options}"), searched)
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "words"),
+    [
+        ("--only nosuch=1", 1, "no variant of the search space has a parameter 'nosuch'"),
+        ("--only tile=9", 1, "tile is never 9"),
+        ("--only variant=naive --only tile=8", 1, "no variant has all of variant=naive tile=8"),
+        ("--workers 1000", 2, "1000 adapters are more than the 64 that are used at once"),
+        ("--storage nosuch", 2, "it is no URL, such as postgresql://"),
+        ("--time-limit nan", 2, "it is not a number"),
+    ],
+)
+def test_options_are_checked_before_the_cache_answers(known, options, code, words):
+    ended, out, shown, searched = known(options)
+    assert (ended, out, searched) == (code, "", [])
+    assert words in shown
+
+
+@pytest.mark.parametrize(
+    "only", ["variant=tiled", "tile=8", "tile=8,16", "workgroup_x=16", "variant=tiled,naive"]
+)
+def test_the_cache_answers_where_its_config_is_within_the_restriction(known, only):
+    code, out, shown, searched = known(f"--only {only}")
+    assert (code, searched) == (0, [])
+    assert "tiled tile=8" in out
+    assert "answered from the cache" in shown
+
+
+@pytest.mark.parametrize("only", ["variant=blocked", "tile=16"])
+def test_a_cached_config_outside_the_restriction_is_no_answer(known, only):
+    name, _, value = only.partition("=")
+    code, out, _, searched = known(f"--only {only}")
+    assert (code, out, searched) == (0, "", [{name: (value,)}])
+
+
+def test_columns_of_a_replay_stay_apart(run, tmp_path):
+    (tmp_path / "t.csv").write_text("a,time_ms\n1,2\n2,1\n")
+    most = 2**63
+    _, out, _ = run(f"replay {tmp_path / 't.csv'} --sampler random --seeds 1 --trials {most}")
+    head, row = out.splitlines()[1:]
+    assert head.split() == ["sampler", "25", "50", "100", "200", "400", "800", str(most), "a", "proposal"]
+    assert row.index("(1.000)") + len("(1.000)") == head.index("25") + len("25")
 
 
 # -- standard output as it may be --------------------------------------------------------------------

@@ -14,6 +14,7 @@ from autotune.model import MATRIX_FEATURE
 
 PROBLEM = GemmProblem(m=64, n=64, k=512)
 TILED = Tiled(tile=8)
+CHANGED = "is no text of an earlier export, or was changed since; choose another --out, or move it away"
 TWO_PASSES = GEMM.default(PROBLEM, device())
 assert isinstance(TWO_PASSES, SplitK)
 
@@ -71,22 +72,64 @@ def test_a_text_that_somebody_changed_is_kept(tmp_path):
         "",
         "[]",
         '{"passes": 3}',
+        '{"name": "My app", "icons": [], "start_url": "/"}',
+        '{"passes": [{"file": "mine.wgsl", "sha256": "DIGEST"}]}',
         '{"passes": [{"file": "../mine.wgsl", "sha256": "DIGEST"}]}',
         '{"passes": [{"file": "mine.txt", "sha256": "DIGEST"}]}',
         '{"passes": [{"file": "\\u0000.wgsl", "sha256": "DIGEST"}]}',
         "[" * 100_000,
     ],
 )
-def test_a_manifest_that_is_not_ours_removes_nothing(tmp_path, manifest):
+def test_a_manifest_that_is_not_ours_stays_and_so_does_all_else(tmp_path, manifest):
     directory = tmp_path / "kernels"
     directory.mkdir()
-    mine = [tmp_path / "mine.wgsl", directory / "mine.txt"]
+    mine = [tmp_path / "mine.wgsl", directory / "mine.txt", directory / "mine.wgsl"]
     for path in mine:
         path.write_bytes(b"mine")
     digest = hashlib.sha256(b"mine").hexdigest()
-    (directory / "manifest.json").write_text(manifest.replace("DIGEST", digest))
-    write(directory)
-    assert [path.read_bytes() for path in mine] == [b"mine", b"mine"]
+    content = manifest.replace("DIGEST", digest)
+    (directory / "manifest.json").write_text(content)
+    with pytest.raises(AutotuneError) as caught:
+        write(directory)
+    assert str(caught.value) == (
+        f"{directory / 'manifest.json'} is no manifest of an export; choose another --out, or move it away"
+    )
+    assert [path.read_bytes() for path in mine] == [b"mine"] * 3
+    assert texts(directory) == {"mine.txt", "mine.wgsl"}
+    assert (directory / "manifest.json").read_text() == content
+
+
+@pytest.mark.parametrize("specialize", [False, True])
+def test_a_text_that_somebody_changed_is_not_replaced(tmp_path, specialize):
+    write(tmp_path, TWO_PASSES, specialize=specialize)
+    before = (tmp_path / "manifest.json").read_bytes()
+    changed = tmp_path / sorted(texts(tmp_path))[-1]
+    changed.write_text("mine now")
+    with pytest.raises(AutotuneError) as caught:
+        write(tmp_path, TWO_PASSES, specialize=specialize)
+    assert str(caught.value) == f"{changed} {CHANGED}"
+    assert changed.read_text() == "mine now"
+    assert (tmp_path / "manifest.json").read_bytes() == before
+
+
+def test_a_text_that_no_manifest_names_is_replaced_only_by_itself(tmp_path):
+    write(tmp_path)
+    (tmp_path / "manifest.json").unlink()
+    assert len(write(tmp_path)["passes"]) == 1  # an export that was killed before its manifest is made again
+    (tmp_path / "manifest.json").unlink()
+    (text,) = texts(tmp_path)
+    (tmp_path / text).write_text("mine")
+    with pytest.raises(AutotuneError, match=rf"{text} is no text of an earlier export"):
+        write(tmp_path)
+
+
+def test_what_cannot_be_read_in_the_place_of_a_text_is_one_clear_line(tmp_path):
+    write(tmp_path)
+    (text,) = texts(tmp_path)
+    (tmp_path / text).unlink()
+    (tmp_path / text).symlink_to("/dev/null")
+    with pytest.raises(AutotuneError, match=rf"{text} is not a regular file; choose another --out"):
+        write(tmp_path)
 
 
 def test_a_directory_that_cannot_be_written_is_one_clear_line(tmp_path):
@@ -163,3 +206,22 @@ def test_a_manifest_of_somebody_elses_is_no_twin(tmp_path):
     write(tmp_path)
     write(tmp_path)
     assert (tmp_path / "manifest-portable.json").read_text() == "mine"
+
+
+def test_a_manifest_of_somebody_elses_in_the_place_of_the_twin_s_stays(tmp_path):
+    (tmp_path / "manifest-portable.json").write_text("mine")
+    with pytest.raises(AutotuneError, match=r"manifest-portable\.json is no manifest of an export; choose"):
+        write(tmp_path, UNITS, HALVES)
+    assert texts(tmp_path) == {"manifest-portable.json"}
+
+
+def test_a_twin_s_text_that_somebody_changed_is_not_replaced(tmp_path):
+    manifest = write(tmp_path, UNITS, HALVES)
+    twin = json.loads((tmp_path / manifest["twin"]).read_text())
+    changed = tmp_path / twin["passes"][0]["file"]
+    changed.write_text("mine now")
+    with pytest.raises(AutotuneError, match=f"{changed.name} {CHANGED}"):
+        write(tmp_path, UNITS, HALVES)
+    assert changed.read_text() == "mine now"
+    assert write(tmp_path)["twin"] is None  # another kernel takes the place of all that is as it was written
+    assert changed.name in texts(tmp_path)

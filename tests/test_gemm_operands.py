@@ -12,7 +12,9 @@ from test_gemm import CONFIGS, run, slow
 from autotune import limits, space, verify
 from autotune.errors import InvalidProblem
 from autotune.kernels.gemm import GEMM, GemmProblem
+from autotune.kernels.gemm.problem import LARGEST_FACTOR, SMALLEST_FACTOR
 from autotune.kernels.gemm.rules import vec4_possible
+from autotune.kernels.gemm_i8 import GEMM_I8
 
 AXES = space.load_axes(GEMM)
 VARIED = [
@@ -187,7 +189,14 @@ def test_vec4_needs_whatever_is_contiguous_in_fours():
     ("wrong", "words"),
     [
         ({"lda": 3}, "lda must be 0 or at least the 8 columns"),
-        ({"ldb": -1}, "ldb"),
+        ({"ldb": -1}, "ldb must be 0 or at least the 8 columns of a row, not -1"),
+        ({"lda": 1 << 32}, "lda must be at most 4294967295, what WGSL can index, not 4294967296"),
+        ({"m": -(1 << 40)}, "m must be a whole number of at least 1, not -1099511627776"),
+        (
+            {"alpha": 1e-40},
+            "alpha must be 0, or at least 1e-30 in size for f32 to .*, not 1e-40",
+        ),
+        ({"beta": -1e31}, "beta must be at most 1e.30 in size, not -1e.31"),
         ({"batch": 0}, "batch must be a whole number of at least 1"),
         ({"alpha": float("nan")}, "alpha must be a number"),
         ({"beta": float("inf")}, "beta must be a number"),
@@ -197,7 +206,22 @@ def test_vec4_needs_whatever_is_contiguous_in_fours():
 )
 def test_problems_that_make_no_sense_are_refused_with_one_line(wrong, words):
     with pytest.raises(InvalidProblem, match=words):
-        GemmProblem(m=8, n=8, k=8, **wrong)
+        GemmProblem(**{"m": 8, "n": 8, "k": 8} | wrong)
+
+
+@pytest.mark.parametrize("family", [GEMM, GEMM_I8])
+@pytest.mark.parametrize("sizes", [{"size": 0}, {"size": 0, "m": 8, "n": 8, "k": 8}, {"size": 0, "k": 8}])
+def test_a_size_that_is_none_is_named_as_it_was_given(family, sizes):
+    given = {option.name: option.default for option in family.options}
+    with pytest.raises(InvalidProblem, match=r"\Asize must be a whole number of at least 1, not 0"):
+        family.problem_from_options(given | sizes)
+
+
+@pytest.mark.parametrize("factor", [SMALLEST_FACTOR, -SMALLEST_FACTOR, LARGEST_FACTOR, -LARGEST_FACTOR])
+def test_texts_with_the_smallest_and_largest_factors_baked_in_compile(tint, factor):
+    problem = GemmProblem(m=8, n=8, k=8, alpha=factor, beta=factor)
+    plan = GEMM.plan(problem, GEMM.default(problem, None), specialize=True)
+    assert tint({str(i): step.wgsl for i, step in enumerate(plan.passes)}) == {}
 
 
 def test_a_batch_of_more_than_65_535_tiny_matrices_is_right(runtime):

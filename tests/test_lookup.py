@@ -333,6 +333,15 @@ def test_a_cache_in_a_home_folder_that_is_not_known_is_refused(monkeypatch):
         best_config(ASKED)
 
 
+@pytest.mark.parametrize("value", ["rel/x", "."])
+def test_a_cache_that_the_environment_names_does_not_follow_the_working_directory(monkeypatch, value):
+    monkeypatch.setenv("AUTOTUNE_CACHE_DIR", value)
+    for use in (lambda: best_config(ASKED), paths.user_cache_dir, lambda: tune(ASKED)):
+        with pytest.raises(AutotuneError, match=r"it is relative, .* give an absolute path"):
+            use()
+    assert paths.user_cache_dir("x") == Path("x").absolute()
+
+
 @pytest.mark.parametrize("limit", base_profile().limits)
 def test_a_device_that_allows_nothing_gets_an_answer_with_the_reason(limit):
     none = device(limits={**device().limits, limit: 0})

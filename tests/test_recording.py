@@ -2,6 +2,8 @@
 
 import gzip
 import json
+from math import inf, nan
+from pathlib import Path
 
 import pytest
 from fake_family import FAKE, FakeProblem, Fast, Square, device, seconds
@@ -117,8 +119,17 @@ def test_a_recording_behind_a_link_is_written_where_it_is(tmp_path):
 
 def test_a_recording_that_cannot_be_written_is_told_before_the_search(tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(AutotuneError, match=r"cannot write the recording .*file/r\.gz"):
-        recorder(tmp_path / "file" / "r.gz")
+    path = tmp_path / "file" / "r.gz"
+    with pytest.raises(AutotuneError) as caught:
+        recorder(path)
+    assert str(caught.value) == f"cannot write the recording {path}: File exists"
+
+
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="there is no /proc here")
+def test_a_recording_that_cannot_be_written_is_named_as_it_was_asked_for():
+    with pytest.raises(AutotuneError) as caught:
+        recorder(Path("/proc/x"))
+    assert str(caught.value) == "cannot write the recording /proc/x: No such file or directory"
 
 
 @settings(max_examples=60, deadline=None)
@@ -161,6 +172,38 @@ def test_tables_of_spreadsheets_and_with_empty_lines(tmp_path):
     assert space.times == {("recorded", (0,)): 2e-3, ("recorded", (1,)): 4e-3}
 
 
+def test_rows_of_separators_alone_are_no_configs(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text("a,KIND,time_ms\n1,x,2\n2,y,4\n,,\n , ,\n,,\n")
+    assert list(recorded.load(path).times.values()) == [2e-3, 4e-3]
+
+
+@pytest.mark.parametrize(
+    ("texts", "values"),
+    [
+        (["16", " 32", "-8", "+4"], (-8, 4, 16, 32)),
+        (["0.5", "1e3", ".25", "2."], (0.25, 0.5, 2.0, 1000.0)),
+        (["1_0", "10"], ("1_0", "10")),
+        (["\u0661", "1"], ("\u0661", "1")),
+        (["nan", "inf", "1"], ("nan", "inf", "1")),
+        (["1e5", "10e4", "abc"], ("1e5", "10e4", "abc")),
+        (["0x10", "True"], ("0x10", "True")),
+    ],
+)
+def test_a_column_of_a_table_is_numbers_only_where_all_are_plain_ones(tmp_path, texts, values):
+    path = tmp_path / "t.csv"
+    path.write_text("a,time_ms\n" + "".join(f"{text},1\n" for text in texts), encoding="utf-8")
+    space = recorded.load(path)
+    assert space.space.axes["recorded"][0].values == values
+    assert len(space.times) == len(texts)
+
+
+def test_times_of_a_table_are_plain_numbers(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text("a,time_ms\n1, 2.5\n2,1_0\n3,\u0661\n4,inf\n5,nan\n6,\n", encoding="utf-8")
+    assert list(recorded.load(path).times.values()) == [2.5e-3, None, None, None, None, None]
+
+
 KERNEL_TUNER = {
     "device_name": "NVIDIA A100",
     "kernel_name": "gemm",
@@ -185,7 +228,7 @@ def test_a_cache_of_kernel_tuner(tmp_path):
     assert space.optimum == 2.5e-3
 
 
-@pytest.mark.parametrize("taken", [10**400, -1, "1e999", None, [1]])
+@pytest.mark.parametrize("taken", [10**400, -1, "1e999", None, [1], nan, inf, -inf, True])
 def test_a_time_that_is_none_is_a_failure(tmp_path, taken):
     path = tmp_path / "cache.json"
     odd = {"block_size_x": 64, "use_padding": 1, "layout": "b", "time": taken}
@@ -193,6 +236,24 @@ def test_a_time_that_is_none_is_a_failure(tmp_path, taken):
     times = recorded.load(path).times
     assert len(times) == 5
     assert list(times.values())[-1] is None
+
+
+def test_what_is_no_number_in_other_metrics_of_kernel_tuner_is_nobody_s_business(tmp_path):
+    path = tmp_path / "cache.json"
+    record = {"block_size_x": 64, "use_padding": 1, "layout": "b", "time": 8.0, "GFLOP/s": nan, "W": inf}
+    path.write_text(json.dumps({**KERNEL_TUNER, "cache": {**KERNEL_TUNER["cache"], "64,1,b": record}}))
+    assert list(recorded.load(path).times.values())[-1] == 8e-3
+
+
+@pytest.mark.parametrize("value", ["1e999", "-Infinity", "NaN", "1" + "0" * 400])
+def test_a_parameter_that_is_no_number_to_compute_with_is_one_clear_line(tmp_path, value):
+    path = tmp_path / "cache.json"
+    path.write_text(json.dumps(KERNEL_TUNER).replace('"block_size_x": 16', f'"block_size_x": {value}'))
+    with pytest.raises(
+        AutotuneError, match="block_size_x has a value that is no number, or beyond"
+    ) as caught:
+        recorded.load(path)
+    assert "\n" not in str(caught.value)
 
 
 def test_a_cache_of_kernel_tuner_whose_run_was_killed(tmp_path):
@@ -210,6 +271,10 @@ def test_a_cache_of_kernel_tuner_whose_run_was_killed(tmp_path):
         (b'{"cache": {}}', "no Kernel Tuner cache"),
         (b'{"tune_params_keys": ["a"], "cache": {"1": {"b": 1, "time": 2}}}', "no Kernel Tuner cache"),
         (b'{"tune_params_keys": ["a"], "cache": [1]}', "no Kernel Tuner cache"),
+        (b'{"tune_params_keys": [], "cache": {"1": {"a": 1, "time": 2}}}', "no Kernel Tuner cache"),
+        (b'{"tune_params_keys": "a", "cache": {"1": {"a": 1, "time": 2}}}', "no Kernel Tuner cache"),
+        (b"time_ms\n1\n2\n", "it has no parameter"),
+        (b"a,time_ms\n1e999,2\n", "a has a value that is no number, or beyond what a float can hold"),
         (b"{broken", "neither a recording nor a Kernel Tuner cache"),
         (b'{"format":"autotune-recording","schema":2}', "is not a recording"),
         (b"a,time_ms\n1,failed\n", "no config has a time"),

@@ -103,7 +103,9 @@ class Family(ABC):
 
     @abstractmethod
     def label(self, problem: Any) -> str:
-        """Short name of a problem, as in `1024x1024x1024-f32`; used in file names and tables."""
+        """Short name of a problem, as in `1024x1024x1024-f32`; used in file names and tables. Problems that
+        differ have labels that do: an entry is filed under its label. Fractions are written by
+        `sizes.number`."""
 
     def refusals(self, problem: Any, config: Config) -> Iterator[str]:
         """Reasons why the config is not legal for the problem, whatever the device; none where it may be."""

@@ -29,7 +29,7 @@ from autotune.kernels.attention.problem import (
 )
 from autotune.kernels.attention.rules import FLASH_RULES, NAIVE_RULES
 from autotune.kernels.base import Family, Option, Resources, Rule
-from autotune.kernels.sizes import doublings
+from autotune.kernels.sizes import check_size, doublings
 from autotune.model import MAX_SIZE, DeviceProfile, Plan, Problem
 
 if TYPE_CHECKING:
@@ -136,7 +136,10 @@ class Attention(Family):
                 raise InvalidProblem(
                     "--decode is one query: give either --seq or --kv-seq, the number of keys"
                 )
-            given["kv_seq"] = given.get("kv_seq") or given.get("seq")
+            if not given.get("kv_seq"):
+                if given.get("seq") is not None:
+                    check_size("seq", given["seq"])
+                given["kv_seq"] = given.get("seq")
             given["seq"] = 1 if given["kv_seq"] is not None else None
         missing = [f"--{n.replace('_', '-')}" for n in ("heads", "seq", "head_dim") if given.get(n) is None]
         if missing:

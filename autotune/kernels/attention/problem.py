@@ -1,12 +1,12 @@
 """What is asked: O = softmax(scale · Q·Kᵀ + …)·V, for each head of each entry of a batch."""
 
-from math import isclose, isfinite, sqrt
-from typing import Any, Literal, get_args
+from math import isclose, sqrt
+from typing import Literal, get_args
 
 from msgspec import structs
 
 from autotune.errors import InvalidProblem
-from autotune.kernels.sizes import check_bytes, check_sizes
+from autotune.kernels.sizes import check_bytes, check_factor, check_size, check_sizes, number
 from autotune.model import DTYPE_BYTES, MAX_SIZE, Dtype, Problem, Size
 
 Layout = Literal["bshd", "bhsd", "qkv", "qkv-interleaved", "qkv-split"]
@@ -17,6 +17,11 @@ MASK_BYTES_A_WORD = 4
 """A boolean mask comes as bytes, four of them in a u32."""
 LARGEST_FACTOR = 1e4
 """Of scale and softcap: scores stay far below what stands for a masked one."""
+SMALLEST_FACTOR = 1e-20
+"""Of scale and softcap that are not 0: f32 holds their quotient, and its products with Q and K."""
+
+_FALLBACKS = {"kv_heads": "heads", "kv_seq": "seq", "v_head_dim": "head_dim", "capacity": "kv_seq"}
+"""What a size of 0 stands for."""
 
 
 class AttentionProblem(Problem, frozen=True, kw_only=True):
@@ -78,14 +83,15 @@ class AttentionProblem(Problem, frozen=True, kw_only=True):
     accumulate: Dtype = "f32"
 
     def __post_init__(self) -> None:
-        """One problem has one spelling: zeros become what they stand for."""
-        fallbacks = {"kv_heads": "heads", "kv_seq": "seq", "v_head_dim": "head_dim", "capacity": "kv_seq"}
-        for name, other in fallbacks.items():
+        """One problem has one spelling: zeros become what they stand for, and factors are floats."""
+        for name, other in _FALLBACKS.items():
             if getattr(self, name) == 0:
                 structs.force_setattr(self, name, getattr(self, other))
         if self.mask == "none":
             structs.force_setattr(self, "mask_broadcast", "bh")
         check_problem(self)
+        for name in ("scale", "softcap"):
+            structs.force_setattr(self, name, float(getattr(self, name)) + 0.0)
         if isclose(self.factor, 1 / sqrt(self.head_dim), rel_tol=1e-12):
             structs.force_setattr(self, "scale", 0.0)
 
@@ -148,9 +154,9 @@ class AttentionProblem(Problem, frozen=True, kw_only=True):
 def check_problem(problem: AttentionProblem) -> None:
     """Raise InvalidProblem where sizes are below 1, do not go together or overflow an index, or a name or
     number is none that the kernels know."""
-    check_sizes(
-        problem, ("batch", "heads", "kv_heads", "seq", "kv_seq", "head_dim", "v_head_dim", "capacity")
-    )
+    check_sizes(problem, ("batch", "heads", "seq", "head_dim"))
+    for name in _FALLBACKS:  # 0 became what it stands for
+        check_size(name, getattr(problem, name), words="0 or a whole number of at least 1")
     for name, kinds in {
         "dtype": Dtype,
         "layout": Layout,
@@ -171,22 +177,15 @@ def check_problem(problem: AttentionProblem) -> None:
         raise InvalidProblem(f"{problem.layout} has as many keys as queries; kv_seq and capacity must be seq")
     if problem.layout == "qkv-interleaved" and problem.head_dim != problem.v_head_dim:
         raise InvalidProblem("qkv-interleaved needs v_head_dim = head_dim")
-    _check_number("window", problem.window, int, MAX_SIZE // 4)
-    _check_number("scale", problem.scale, int | float, LARGEST_FACTOR)
-    _check_number("softcap", problem.softcap, int | float, LARGEST_FACTOR)
+    check_size("window", problem.window, words="a whole number of at least 0", least=0, most=MAX_SIZE // 4)
+    for name in ("scale", "softcap"):
+        value = getattr(problem, name)
+        check_factor(name, value, smallest=SMALLEST_FACTOR, largest=LARGEST_FACTOR, signed=False)
     for name, count in problem.elements().items():
         width = {"mask": 1 if problem.mask == "bool" else DTYPE_BYTES[problem.dtype]}.get(
             name, 4 if name in ("lengths", "head_terms", "lse") else DTYPE_BYTES[problem.dtype]
         )
         check_bytes(name, count * width)
-
-
-def _check_number(name: str, value: Any, kinds: Any, largest: float) -> None:
-    """Raise InvalidProblem where a value that 0 switches off is none of its kind from 0 to `largest`."""
-    if isinstance(value, bool) or not isinstance(value, kinds) or not isfinite(value) or value < 0:
-        raise InvalidProblem(f"{name} must be a number of at least 0, not {value!r}")
-    if value > largest:
-        raise InvalidProblem(f"{name} must be at most {largest:g}")
 
 
 def label(problem: AttentionProblem) -> str:
@@ -204,8 +203,8 @@ def label(problem: AttentionProblem) -> str:
             (p.layout, p.layout != "bshd"),
             ("causal", p.causal),
             (f"window{p.window}", p.window),
-            (f"scale{p.scale:g}", p.scale),
-            (f"softcap{p.softcap:g}", p.softcap),
+            (f"scale{number(p.scale)}", p.scale),
+            (f"softcap{number(p.softcap)}", p.softcap),
             (f"{p.mask}-{p.mask_broadcast}", p.mask != "none"),
             ("alibi", p.alibi),
             ("lengths", p.lengths),

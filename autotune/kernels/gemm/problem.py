@@ -2,11 +2,18 @@
 
 from typing import Literal, get_args
 
+from msgspec import structs
+
 from autotune.errors import InvalidProblem
-from autotune.kernels.sizes import check_bytes, check_sizes
-from autotune.model import DTYPE_BYTES, MAX_SIZE, Dtype, Problem, Size
+from autotune.kernels.sizes import check_bytes, check_factor, check_size, check_sizes, number
+from autotune.model import DTYPE_BYTES, Dtype, Problem, Size
 
 Activation = Literal["none", "relu", "gelu", "silu"]
+
+LARGEST_FACTOR = 1e30
+"""Of alpha and beta: f32 holds their products with sums of usual sizes."""
+SMALLEST_FACTOR = 1e-30
+"""Of alpha and beta that are not 0."""
 
 
 class GemmProblem(Problem, frozen=True, kw_only=True):
@@ -44,7 +51,12 @@ class GemmProblem(Problem, frozen=True, kw_only=True):
     residual: bool = False
 
     def __post_init__(self) -> None:
+        """One problem has one spelling: of the element type of C, and of numbers that are whole or −0."""
         check_problem(self)
+        if self.out_dtype == self.dtype:
+            structs.force_setattr(self, "out_dtype", None)
+        for name in ("alpha", "beta"):
+            structs.force_setattr(self, name, float(getattr(self, name)) + 0.0)
 
     @property
     def output(self) -> Dtype:
@@ -72,7 +84,7 @@ def _turned(rows: int, cols: int, transposed: bool) -> tuple[int, int]:
 
 def check_problem(problem: GemmProblem) -> None:
     """Raise InvalidProblem where sizes are below 1, rows overlap, indices overflow, types do not go together,
-    or alpha or beta is not a number of at most 1e30 in size.
+    or alpha or beta is not 0 or a number from 1e-30 to 1e30 in size.
     """
     check_sizes(problem, ("m", "n", "k", "batch"))
     if problem.dtype not in get_args(Dtype) or problem.accumulate not in ("f32", problem.dtype):
@@ -83,13 +95,10 @@ def check_problem(problem: GemmProblem) -> None:
     if out not in (None, *get_args(Dtype)) or activation not in get_args(Activation):
         raise InvalidProblem(f"unknown output type {out!r} or activation {activation!r}")
     for name in ("alpha", "beta"):
-        value = getattr(problem, name)
-        if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= 1e30:
-            raise InvalidProblem(f"{name} must be a number of at most 1e30, not {value!r}")
+        check_factor(name, getattr(problem, name), smallest=SMALLEST_FACTOR, largest=LARGEST_FACTOR)
     for operand in ("a", "b", "c"):
         matrices, rows, cols, ld = problem.stored(operand)
-        if isinstance(ld, bool) or not isinstance(ld, int) or not cols <= ld <= MAX_SIZE:
-            raise InvalidProblem(f"ld{operand} must be 0 or at least the {cols} columns of a row")
+        check_size(f"ld{operand}", ld, words=f"0 or at least the {cols} columns of a row", least=cols)
         dtype = problem.output if operand == "c" else problem.dtype
         size = matrices * rows * ld * DTYPE_BYTES[dtype]
         count = f"{matrices}×" if matrices > 1 else ""
@@ -115,8 +124,8 @@ def label(problem: GemmProblem) -> str:
             (f"ldc{problem.ldc}", problem.ldc),
             ("ba", problem.broadcast_a),
             ("bb", problem.broadcast_b),
-            (f"alpha{problem.alpha:g}", problem.alpha != 1),
-            (f"beta{problem.beta:g}", problem.beta != 0),
+            (f"alpha{number(problem.alpha)}", problem.alpha != 1),
+            (f"beta{number(problem.beta)}", problem.beta != 0),
             ("bias", problem.bias),
             (problem.activation, problem.activation != "none"),
             ("residual", problem.residual),
