@@ -2,7 +2,7 @@
 sizes.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from msgspec import Struct
 
@@ -68,8 +68,14 @@ def final_round(
     return sorted(measured, key=lambda pair: pair[1].seconds)
 
 
-def decide(bench: Bench, finals: Sequence[tuple[Config, Measurement]], *, seed: int) -> Decision:
-    """The fastest finalist that is right at ragged neighbours of the problem too.
+def decide(
+    bench: Bench,
+    finals: Sequence[tuple[Config, Measurement]],
+    *,
+    seed: int,
+    wanted: Callable[[Config], bool] = lambda _: True,
+) -> Decision:
+    """The fastest finalist that is wanted, and right at ragged neighbours of the problem too.
 
     Replaces the runtime's data buffers. Raises TuningFailed when there is none.
     """
@@ -78,6 +84,8 @@ def decide(bench: Bench, finals: Sequence[tuple[Config, Measurement]], *, seed: 
     notes: list[str] = []
     failed: Trial | None = None
     for config, measurement in finals:
+        if not wanted(config):
+            continue  # the default and the naive kernel are measured whatever was asked for
         proof = prove(bench, config, seed)
         if proof.wrong is None:
             notes += proof.skipped
@@ -97,6 +105,15 @@ def baseline(
     naive = bench.family.baseline(bench.problem, bench.runtime.profile)
     known = next((final for config, final in finals if config == naive), None)
     return known or bench.evaluate(naive, best, measure.Effort(hopeless=float("inf")))
+
+
+def with_naive(
+    bench: Bench, finals: Sequence[tuple[Config, Measurement]], baseline: Measurement
+) -> list[tuple[Config, Measurement]]:
+    """The finalists with the naive kernel among them, fastest first: where little was tried, it may be that."""
+    naive = bench.family.baseline(bench.problem, bench.runtime.profile)
+    others = [(config, final) for config, final in finals if config != naive]
+    return sorted([*others, (naive, baseline)], key=lambda pair: pair[1].seconds)
 
 
 def prove(bench: Bench, config: Config, seed: int) -> Proof:

@@ -297,8 +297,10 @@ class _Tuning:
                 tried = [trial.config for trial in self.outcomes]
                 finals = finalists.final_round(bench, ranked, tried=tried, seed=self.seed)
                 baseline = self._baseline(bench, finals, ranked[0][1].seconds)
+                if baseline is not None:
+                    finals = finalists.with_naive(bench, finals, baseline)
                 self._report("verify", self.space)
-                decision = finalists.decide(bench, finals, seed=self.seed)
+                decision = finalists.decide(bench, finals, seed=self.seed, wanted=self._asked_for)
             except KeyboardInterrupt:
                 self.ended = "interrupted"
             except WorkerError as error:
@@ -321,6 +323,9 @@ class _Tuning:
             notes=tuple(self.notes),
             importance=self.importance,
         )
+
+    def _asked_for(self, config: Config) -> bool:
+        return space.within(config, self.options.only)
 
     def _baseline(
         self, bench: Bench, finals: list[tuple[Config, Measurement]], best: float

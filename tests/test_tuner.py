@@ -19,6 +19,7 @@ from autotune.kernels.base import Rule
 from autotune.kernels.gemm import GEMM, GemmProblem, Naive, Tiled
 from autotune.kernels.gemm.family import Gemm
 from autotune.model import Rejection
+from autotune.results import Options
 from autotune.runtime.base import CandidateFailed
 from autotune.runtime.process import WorkerRuntime
 from autotune.space import Axis
@@ -443,6 +444,28 @@ def test_the_result_is_never_slower_than_the_naive_kernel(root):
     result = run(root, runtime, trials=ALL)
     assert result.config == NAIVE
     assert result.measurement == result.baseline_measurement
+
+
+def test_a_naive_kernel_that_looked_hopeless_wins_where_it_turns_out_the_fastest(root):
+    runtime = FakeRuntime()
+
+    def play(what, config, _sizes):  # at first 100 times slower, so that it has no turn in the round
+        if what == "time" and config == NAIVE:
+            return 0.9e-3 if runtime.phase == "final" else 0.1
+        return None
+
+    runtime.play = play
+    result = run(root, runtime, trials=ALL)
+    assert runtime.finals.count(NAIVE) == 1
+    assert result.config == NAIVE
+    assert stored(root).config == NAIVE
+
+
+def test_a_restricted_search_finds_what_was_asked_for_though_the_default_is_faster(root):
+    runtime = FakeRuntime({DEFAULT: 1e-6})
+    result = run(root, runtime, options=Options(only={"variant": ("tiled",)}))
+    assert result.config == FASTEST
+    assert result.default_measurement.seconds == pytest.approx(1e-6)
 
 
 def test_a_hopeless_naive_kernel_is_kept_out_of_the_final_round_but_measured(root):
