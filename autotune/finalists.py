@@ -110,7 +110,7 @@ def baseline(
 def with_naive(
     bench: Bench, finals: Sequence[tuple[Config, Measurement]], baseline: Measurement
 ) -> list[tuple[Config, Measurement]]:
-    """The finalists with the naive kernel among them, fastest first: where little was tried, it may be that."""
+    """The finalists and the naive kernel, fastest first: where little was tried, it may be that one."""
     naive = bench.family.baseline(bench.problem, bench.runtime.profile)
     others = [(config, final) for config, final in finals if config != naive]
     return sorted([*others, (naive, baseline)], key=lambda pair: pair[1].seconds)

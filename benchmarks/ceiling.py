@@ -4,6 +4,8 @@ A kernel's rate as a share of these says how much is left. Both are measured in 
 beside, on the same clocks.
 """
 
+from collections.abc import Callable
+
 from msgspec import Struct
 
 from autotune import measure
@@ -67,9 +69,9 @@ class Ceiling(Struct, frozen=True):
     """Bytes a second that are read and written."""
 
 
-def ceiling(adapter: str | None) -> Ceiling:
-    """Measure an adapter."""
-    runtime = WorkerRuntime(adapter)
+def ceiling(opened: Callable[[], WorkerRuntime]) -> Ceiling:
+    """Measure the adapter that a new worker opens."""
+    runtime = opened()
     try:
         kinds = ["f32", "i8", *(["f16"] if "shader-f16" in runtime.profile.features else [])]
         return Ceiling(

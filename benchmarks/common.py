@@ -4,6 +4,7 @@ import json
 import platform
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,20 +18,20 @@ from autotune import limits, measure, paths, verify
 from autotune.kernels import family_of
 from autotune.levels import find
 from autotune.model import Problem
+from autotune.runtime import DEFAULT_RUNTIME, RUNTIMES
 from autotune.runtime.process import WorkerRuntime
 from autotune.tuner import tune
 
 
 def ours(
-    problem: Problem, adapter: str | None, cache_dir: Path | None, seconds: float, budget: float
+    problem: Problem, runtime: WorkerRuntime, cache_dir: Path | None, seconds: float, budget: float
 ) -> dict[str, Any]:
     """Seconds of the tuned winner, the portable default (both ways of giving sizes) and the naive kernel.
 
     `seconds` bounds the search, `budget` the comparison. The naive kernel is left out where the device does
-    not hold what it needs.
+    not hold what it needs. The runtime is closed before a peer may run: it keeps the GPU busy otherwise.
     """
     family = family_of(problem)
-    runtime = WorkerRuntime(adapter)
     try:
         answer = find(family, problem, runtime.profile, user_root=paths.user_cache_dir(cache_dir))
         config, spent = answer.config, 0.0
@@ -73,7 +74,7 @@ def ours(
             "seconds": {name: m.seconds for name, m in zip(plans, measured, strict=True) if m is not None},
         }
     finally:
-        runtime.close()  # before a peer runs: the worker keeps the GPU busy between requests
+        runtime.close()
 
 
 def run_peers(others: Mapping[str, Peer], problem: Problem, label: str) -> dict[str, float]:
@@ -95,6 +96,7 @@ def compare(
     dtype: str,
     multiplied: str,
     adapter: str | None,
+    runtime: str,
     cache_dir: Path | None,
     tune_seconds: float,
     compare_seconds: float,
@@ -106,10 +108,11 @@ def compare(
     `traffic` gives the bytes that have to move once at least, `multiplied` is the type of the products,
     `stand_in` gives what a peer is asked for.
     """
-    peaks = ceiling(adapter)
+    opened = partial(WorkerRuntime, adapter, runtime=runtime)
+    peaks = ceiling(opened)
     rows: list[dict[str, Any]] = []
     for problem in problems:
-        row = ours(problem, adapter, cache_dir, tune_seconds, compare_seconds) | {"bytes": traffic(problem)}
+        row = ours(problem, opened(), cache_dir, tune_seconds, compare_seconds) | {"bytes": traffic(problem)}
         row["seconds"] |= run_peers(others, stand_in(problem), row["label"])
         rows.append(row)
         click.echo(table([row], list(others), multiplied, peaks).splitlines()[-1], err=True)
@@ -146,6 +149,9 @@ def shared_options(command: Callable[..., None]) -> Callable[..., None]:
         ),
         click.option("--cache-dir", type=click.Path(file_okay=False, path_type=Path)),
         click.option("--adapter", help="As in `autotune gemm --adapter`."),
+        click.option(
+            "--runtime", type=click.Choice(list(RUNTIMES)), default=DEFAULT_RUNTIME, show_default=True
+        ),
     ):
         command = option(command)
     return command

@@ -13,6 +13,7 @@ from typing import Any
 import click
 import numpy as np
 from common import compare, shared_options
+from msgspec import structs
 from peers import (
     Peer,
     available,
@@ -136,10 +137,15 @@ def _parsed(shapes: str | None, dtype: str) -> list[Shape]:
 @click.option("--shapes", help="Comma-separated MxNxK, BxMxNxK or single sizes; default: the whole suite.")
 @click.option("--dtype", type=click.Choice(list(SUITES)), default="f32", show_default=True)
 @click.option("--transpose-b", is_flag=True, help="B stored N×K, as weights often are (f32, f16).")
+@click.option("--accumulate", type=click.Choice(["f32", "f16"]), default="f32", show_default=True)
 @shared_options
-def main(shapes: str | None, dtype: str, transpose_b: bool, **options: Any) -> None:
+def main(shapes: str | None, dtype: str, transpose_b: bool, accumulate: str, **options: Any) -> None:
     """Time GEMM beside its peers."""
+    if accumulate == "f16" and dtype != "f16":
+        raise click.UsageError("--accumulate f16 is for --dtype f16")
     problems = [problem_of(dtype, shape, transpose_b=transpose_b) for shape in _parsed(shapes, dtype)]
+    if dtype == "f16":
+        problems = [structs.replace(problem, accumulate=accumulate) for problem in problems]
     others = available({name: PEERS[name] for name in ALONE.get(dtype, PEERS)})
     multiplied = "i8" if dtype == "i8" else "f32"  # 4-bit weights and f16 elements are multiplied as f32
     compare(problems, others, traffic, dtype=dtype, multiplied=multiplied, stand_in=peer_problem, **options)
