@@ -54,18 +54,22 @@ class Space:
         return point in self._members
 
     def neighbours(self, point: Point) -> list[Point]:
-        """Legal points that differ on one axis: by one step where the axis is ordered."""
+        """Legal points that differ on one axis: by one step where the axis is ordered, by some where not."""
         variant, indices = point
         found = []
         for position, axis in enumerate(self.axes[variant]):
             here = indices[position]
-            steps = (here - 1, here + 1) if axis.ordered else range(len(axis.values))
+            reach = 1 if axis.ordered else _REACH
+            steps = range(max(here - reach, 0), min(here + reach + 1, len(axis.values)))
             for step in steps:
                 other = (variant, (*indices[:position], step, *indices[position + 1 :]))
                 if step != here and other in self._members:
                     found.append(other)
         return found
 
+
+_REACH = 32
+"""Places around a value of an unordered axis: others too are its neighbours, but an axis may have thousands."""
 
 START = "start"
 """Key of the configs to start a search with, beside the variants."""

@@ -220,3 +220,21 @@ def test_one_point_is_encoded_as_it_is_among_others(space: Space, data: st.DataO
     if len(space):
         chosen = data.draw(st.lists(st.integers(0, len(space) - 1)))
         assert np.array_equal(encoding.of(chosen), rows[chosen])
+
+
+@pytest.mark.parametrize(
+    "values", [tuple(range(5000)), tuple(f"s{i}" for i in range(5000))], ids=["int", "text"]
+)
+def test_an_axis_with_a_value_for_each_point_takes_few_columns_and_few_neighbours(values) -> None:
+    space = Space({"v": (Axis("id", values),)}, [("v", (i,)) for i in range(5000)])
+    encoding = Encoding(space)
+    encoded = encoding.of(range(5000))
+    assert encoded.shape[1] <= 64
+    assert len(space.neighbours(("v", (2500,)))) <= 64
+    if isinstance(values[0], int):
+        gaps = np.square(encoded - encoded[0]).sum(axis=1)
+        assert np.all(np.diff(gaps) > 0)
+        assert gaps[-1] == pytest.approx(1.0)
+    search = Search(space, seed=0)
+    points = asked(search, 30, lambda point: 1.0 + point[1][0])
+    assert len(set(points)) == 30

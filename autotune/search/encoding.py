@@ -2,8 +2,8 @@
 
 - An ordered axis has one column for each step between neighbouring values, 0 before and 1 after it, so that
   the squared distance grows by the same amount at each step: tuning parameters have cliffs. An unordered one
-  has a column for each value. An axis that several variants share has its columns once, so they learn from
-  each other.
+  has a column for each value. Of axes with very many values, several share a column. An axis that several
+  variants share has its columns once, so they learn from each other.
 - Two axes of numbers have two more columns: the logarithms of their product and of their quotient. Kernels
   feel their parameters through those: the invocations of a workgroup are a product, the work of each one is a
   quotient. On recorded and simulated spaces this is what made the search find fast configs sooner.
@@ -26,6 +26,8 @@ _COMBINATION_WEIGHT = 0.15
 """Of products and quotients beside axes, before anything is known."""
 _FEWEST_VALUES = 3
 """Of an axis that takes part in products and quotients."""
+_MOST_COLUMNS = 64
+"""Of an axis: recorded tables have columns, such as numbers of runs, with a value for each row."""
 
 
 class _Block(Struct, frozen=True):
@@ -86,7 +88,7 @@ class Encoding:
         row: Array = self._columns(self._encode([point]))[0]
         return row
 
-    def _columns(self, codes: NDArray[np.int16]) -> Array:
+    def _columns(self, codes: NDArray[np.int32]) -> Array:
         parts: list[Array] = [block.table[codes[:, i]] for i, block in enumerate(self._blocks)]
         logs = self._logarithms(codes)
         if self._pairs:
@@ -95,7 +97,7 @@ class Encoding:
         encoded: Array = np.hstack(parts) if parts else np.empty((len(codes), 0))
         return encoded
 
-    def _logarithms(self, codes: NDArray[np.int16]) -> dict[int, Array]:
+    def _logarithms(self, codes: NDArray[np.int32]) -> dict[int, Array]:
         """Of the values of each block that has any."""
         return {
             i: block.logarithms[codes[:, i]]
@@ -103,9 +105,9 @@ class Encoding:
             if block.logarithms is not None
         }
 
-    def _encode(self, points: Sequence[Point]) -> NDArray[np.int16]:
+    def _encode(self, points: Sequence[Point]) -> NDArray[np.int32]:
         """The place of each point's value on each block."""
-        codes = np.empty((len(points), len(self._blocks)), dtype=np.int16)
+        codes = np.empty((len(points), len(self._blocks)), dtype=np.int32)
         members: dict[str, list[int]] = {}
         for row, (variant, _) in enumerate(points):
             members.setdefault(variant, []).append(row)
@@ -120,7 +122,7 @@ class Encoding:
                     codes[rows, column] = len(block.places)
                 else:
                     values = self._space.axes[variant][position].values
-                    places = np.array([block.places[value] for value in values], dtype=np.int16)
+                    places = np.array([block.places[value] for value in values], dtype=np.int32)
                     codes[rows, column] = places[indices[:, position]]
         return codes
 
@@ -147,14 +149,21 @@ def _block(name: str, values: Sequence[Value], *, ordered: bool) -> _Block:
     logarithms = None
     if ordered:
         values = sorted(values)
-        step = 1.0 / math.sqrt(max(count - 1, 1))  # the ends of an axis are at distance 1
-        table = step * np.tri(count, max(count - 1, 0), -1)
+        table = _steps(count)
         numbers = [float(value) for value in values]
         if count >= _FEWEST_VALUES and numbers[0] > 0:
             logs = np.log2(numbers)
             middle = (logs[0] + logs[-1]) / 2
             logarithms = np.append(logs - middle, 0.0)
     else:
-        table = math.sqrt(0.5) * np.eye(count)
+        table = math.sqrt(0.5) * np.eye(min(count, _MOST_COLUMNS))[np.arange(count) % _MOST_COLUMNS]
     table = np.vstack([table, table.mean(axis=0)])  # a variant that lacks the axis lies amid all its values
     return _Block(name, table, {value: place for place, value in enumerate(values)}, logarithms)
+
+
+def _steps(count: int) -> Array:
+    """A row for each of `count` places: the steps below it, whose ends are at distance 1 from each other."""
+    steps = min(max(count - 1, 1), _MOST_COLUMNS)
+    reached = np.arange(count)[:, None] * (steps / max(count - 1, 1))
+    below: Array = np.clip(reached - np.arange(steps), 0.0, 1.0) / math.sqrt(steps)
+    return below
