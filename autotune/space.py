@@ -69,7 +69,7 @@ class Space:
 
 
 _REACH = 32
-"""Places around a value of an unordered axis that count as near: such an axis may have thousands of values."""
+"""Places around a value of an unordered axis that count as near: such an axis may have thousands of them."""
 
 START = "start"
 """Key of the configs to start a search with, beside the variants."""
