@@ -2,6 +2,7 @@
 sizes.
 """
 
+import math
 from collections.abc import Callable, Collection, Sequence
 
 from msgspec import Struct
@@ -14,6 +15,8 @@ from autotune.runtime.base import CandidateFailed
 
 FINALISTS = 5
 """How many of the fastest candidates are re-measured against each other, besides the default."""
+LEAST = 2
+"""How many of them are re-measured however little time there is."""
 CLOSE = 4.0
 """The naive kernel has a place too, unless its first time was this many times the best."""
 
@@ -42,30 +45,59 @@ class Proof(Struct):
 
 
 def final_round(
-    bench: Bench, ranked: Sequence[tuple[Config, Measurement]], *, tried: Collection[Config], seed: int
+    bench: Bench,
+    ranked: Sequence[tuple[Config, Measurement]],
+    *,
+    tried: Collection[Config],
+    seed: int,
+    seconds: float = math.inf,
+    each: float = 0.0,
 ) -> list[tuple[Config, Measurement]]:
     """Re-measure the fastest of `ranked`, the default, and a naive kernel that comes near, in turns.
 
     A default that is none of the `tried` configs (it need not be a point of the space) is tried now.
-    Fastest first.
+    Fastest first. `seconds` bound the round, as far as those allow who are always in it; `each` is what it
+    takes to have one candidate compiled and checked.
     """
     default = bench.family.default(bench.problem, bench.runtime.profile)
     naive = bench.family.baseline(bench.problem, bench.runtime.profile)
-    near = CLOSE * ranked[0][1].seconds
-    finalists = [
-        (config, first)
-        for rank, (config, first) in enumerate(ranked)
-        if rank < FINALISTS or config == default or (config == naive and first.seconds <= near)
-    ]
+    finalists = admitted(ranked, default, naive, seconds=seconds, each=each)
     if default not in tried:
         late = bench.evaluate(default, ranked[0][1].seconds)
         finalists += [(default, late)] if isinstance(late, Measurement) else []
     estimates = [(config, measurement.seconds) for config, measurement in finalists]
-    finals = bench.interleave(estimates, seed=seed, budget=12.0 if bench.runtime.profile.is_cpu else 6.0)
+    most = 12.0 if bench.runtime.profile.is_cpu else 6.0
+    budget = min(most, max(seconds - each * len(finalists), 0.0))
+    finals = bench.interleave(estimates, seed=seed, budget=budget)
     measured = [
         (config, final) for (config, _), final in zip(finalists, finals, strict=True) if final is not None
     ]
     return sorted(measured, key=lambda pair: pair[1].seconds)
+
+
+def admitted(
+    ranked: Sequence[tuple[Config, Measurement]],
+    default: Config,
+    naive: Config,
+    *,
+    seconds: float,
+    each: float,
+) -> list[tuple[Config, Measurement]]:
+    """Who of the ranked is in the final round: as many as there is time for, the fastest first.
+
+    Always the fastest two, the default, and the naive kernel where it comes near: that one is run anyway.
+    """
+    near = CLOSE * ranked[0][1].seconds
+    left = seconds - 2 * each
+    found = []
+    for rank, (config, first) in enumerate(ranked):
+        costs = each + measure.FEWEST_ROUNDS * max(first.seconds, measure.FINAL.span)
+        if config == default or (config == naive and first.seconds <= near):
+            found.append((config, first))
+        elif rank < LEAST or (rank < FINALISTS and costs <= left):
+            found.append((config, first))
+            left -= costs
+    return found
 
 
 def decide(

@@ -38,6 +38,8 @@ class Effort(Struct, frozen=True):
 
 SCREEN = Effort()
 FINAL = Effort(samples=15, budget=4.0, hopeless=float("inf"))
+FEWEST_ROUNDS = 3
+"""In which candidates are measured in turns, however long they take."""
 
 
 def measure(time: Timer, best: float | None, effort: Effort = SCREEN) -> Measurement | Rejection:
@@ -116,7 +118,7 @@ def interleave(
     """
     batches = [min(_batch(effort, estimate), MAX_BATCH) for estimate in estimates]
     a_round = sum(batch * estimate for batch, estimate in zip(batches, estimates, strict=True))
-    rounds = max(3, min(effort.samples, int(budget / a_round)))
+    rounds = max(FEWEST_ROUNDS, min(effort.samples, int(budget / a_round)))
     readings: list[list[float]] = [[] for _ in timers]
     clocks: list[Clock] = ["gpu"] * len(timers)
     order = list(range(len(timers)))

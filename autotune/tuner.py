@@ -1,6 +1,7 @@
 """The loop: ask the search, run the candidate, tell the outcome; then the final round, and the cache."""
 
 import re
+import statistics
 import time
 from collections import Counter
 from pathlib import Path
@@ -28,6 +29,8 @@ _FUTILE = 50
 """Failures of one kind in a row, with nothing that works, after which a search ends."""
 _SAVE_SECONDS = 20.0
 """Between two writes of a recording, so that a killed run has most of it."""
+_FINAL_SHARE = 0.25
+"""Of the time limit: what the final round may take on top of it."""
 _RETRIED = ("crash", "hang")
 """Failures that may have been the machine's at the time."""
 
@@ -47,11 +50,11 @@ def tune(
 ) -> TuneResult:
     """Search for the fastest config of a problem on an adapter, prove it, and store it.
 
-    `trials` bounds the unique measured candidates, `time_limit` the seconds of searching. Resumes a
-    search that was interrupted; with `retry`, candidates that crashed or hung then may be tried again.
-    Ctrl-C ends the search early: the best so far is stored and returned with `ended="interrupted"`.
-    `runtime` is `wgpu` or `dawn`, or runs the candidates itself, instead of a new worker process. `options`
-    say how to search.
+    `trials` bounds the unique measured candidates, `time_limit` the seconds of searching; the final round may
+    take a quarter of it more, and the proofs their time. Resumes a search that was interrupted; with `retry`,
+    candidates that crashed or hung then may be tried again. Ctrl-C ends the search early: the best so far is
+    stored and returned with `ended="interrupted"`. `runtime` is `wgpu` or `dawn`, or runs the candidates
+    itself, instead of a new worker process. `options` say how to search.
 
     Raises TuningFailed when no candidate survives, NoAdapter, InvalidProblem, and TypeError for arguments
     of wrong types.
@@ -295,7 +298,15 @@ class _Tuning:
             try:
                 self._report("final", self.space)
                 tried = [trial.config for trial in self.outcomes]
-                finals = finalists.final_round(bench, ranked, tried=tried, seed=self.seed)
+                spent = [t.seconds_spent for t in self.outcomes if isinstance(t.outcome, Measurement)]
+                finals = finalists.final_round(
+                    bench,
+                    ranked,
+                    tried=tried,
+                    seed=self.seed,
+                    seconds=_FINAL_SHARE * self.budget.seconds,
+                    each=statistics.median(spent),
+                )
                 baseline = self._baseline(bench, finals, ranked[0][1].seconds)
                 if baseline is not None:
                     finals = finalists.with_naive(bench, finals, baseline)

@@ -485,6 +485,48 @@ def test_the_final_round_decides_not_the_first_impression(root):
     assert run(root, runtime).config == SECOND
 
 
+RANKED = [FASTEST, SECOND, THIRD, *(naive(8, y) for y in (1, 4, 8)), DEFAULT, NAIVE]
+
+
+@pytest.mark.parametrize(
+    ("limit", "each", "places"),
+    [
+        (1e9, 1.0, [0, 1, 2, 3, 4, 6, 7]),
+        (5.2, 1.0, [0, 1, 2, 6, 7]),
+        (4.9, 1.0, [0, 1, 6, 7]),
+        (0.0, 1.0, [0, 1, 6, 7]),
+        (0.05, 0.0, [0, 1, 2, 3, 4, 6, 7]),
+    ],
+)
+def test_the_final_round_has_as_many_as_there_is_time_for(limit, each, places):
+    ranked = [(config, seconds(1e-3 * (1 + place / 10))) for place, config in enumerate(RANKED)]
+    chosen = finalists.admitted(ranked, DEFAULT, NAIVE, seconds=limit, each=each)
+    assert chosen == [ranked[place] for place in places]
+
+
+def test_slow_candidates_take_a_place_only_where_three_rounds_of_them_fit():
+    times = [1.0, 1.1, 1.2, 1.3, 1.4, 1.5, 1.6, 4.1]
+    ranked = [(config, seconds(time)) for config, time in zip(RANKED, times, strict=True)]
+    chosen = finalists.admitted(ranked, DEFAULT, NAIVE, seconds=10.0, each=0.0)
+    assert [config for config, _ in chosen] == [FASTEST, SECOND, THIRD, DEFAULT]
+
+
+def test_a_short_limit_has_fewer_finalists_and_a_winner_that_is_proven_all_the_same(root, monkeypatch):
+    clock = SimpleNamespace(now=0.0)
+    for module in ("tuner", "lanes"):
+        monkeypatch.setattr(f"autotune.{module}.time", SimpleNamespace(monotonic=lambda: clock.now))
+
+    def play(what, *_):
+        clock.now += 1.0 if what == "compile" else 0.0
+
+    at_length, in_short = FakeRuntime(play=play), FakeRuntime(play=play)
+    run(root / "long", at_length, trials=10)
+    result = run(root / "short", in_short, trials=10, time_limit=11.0)
+    assert (result.measured, result.ended, result.verified) == (10, "trials", True)
+    assert set(in_short.finals) < set(at_length.finals)
+    assert {*in_short.finals} >= {DEFAULT, result.config}
+
+
 @pytest.mark.parametrize(
     "error", [CandidateFailed("crash", "the worker died"), ValueError("of a kind never seen")], ids=repr
 )
