@@ -82,3 +82,20 @@ class TuneResult(Struct, frozen=True, kw_only=True):
 
 
 Observer = Callable[[Progress], None]
+
+
+_TYPES: dict[str, tuple[tuple[type, ...], str]] = {
+    "trials": ((int, type(None)), "a whole number or None"),
+    "time_limit": ((int, float, type(None)), "seconds or None"),
+    "seed": ((int,), "a whole number of at least 0"),
+    "adapter": ((str, type(None)), "a text, such as '0' or a part of the name, or None"),
+}
+
+
+def check_types(**arguments: object) -> None:
+    """Raise TypeError where an argument of `tune` has a wrong type, before anything is opened."""
+    for name, value in arguments.items():
+        types, words = _TYPES[name]
+        negative = name == "seed" and isinstance(value, int) and value < 0
+        if negative or isinstance(value, bool) or not isinstance(value, types):
+            raise TypeError(f"{name} must be {words}, not {value!r}")

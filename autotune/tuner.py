@@ -16,7 +16,7 @@ from autotune.lanes import lanes
 from autotune.loop import told, trials
 from autotune.model import Config, Measurement, Problem, Rejection, Trial
 from autotune.recording import Recorder
-from autotune.results import EARLY, Budget, Ended, Observer, Options, Progress, TuneResult
+from autotune.results import EARLY, Budget, Ended, Observer, Options, Progress, TuneResult, check_types
 from autotune.runtime import DEFAULT_RUNTIME, runtime_of
 from autotune.runtime.base import Runtime
 from autotune.runtime.process import WorkerRuntime
@@ -59,7 +59,7 @@ def tune(
     Raises TuningFailed when no candidate survives, NoAdapter, InvalidProblem, and TypeError for arguments
     of wrong types.
     """
-    _check_types(trials=trials, time_limit=time_limit, seed=seed, adapter=adapter)
+    check_types(trials=trials, time_limit=time_limit, seed=seed, adapter=adapter)
     family = family_of(problem)
     family.check_problem(problem)
     for what, value in (("trials", trials), ("time limit", time_limit)):
@@ -85,22 +85,6 @@ def tune(
     finally:
         if isinstance(runtime, str):
             device.close()
-
-
-_TYPES: dict[str, tuple[tuple[type, ...], str]] = {
-    "trials": ((int, type(None)), "a whole number or None"),
-    "time_limit": ((int, float, type(None)), "seconds or None"),
-    "seed": ((int,), "a whole number of at least 0"),
-    "adapter": ((str, type(None)), "a text, such as '0' or a part of the name, or None"),
-}
-
-
-def _check_types(**arguments: object) -> None:
-    for name, value in arguments.items():
-        types, words = _TYPES[name]
-        negative = name == "seed" and isinstance(value, int) and value < 0
-        if negative or isinstance(value, bool) or not isinstance(value, types):
-            raise TypeError(f"{name} must be {words}, not {value!r}")
 
 
 class _Tuning:
