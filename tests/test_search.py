@@ -183,20 +183,6 @@ def test_the_surrogate_knows_what_it_saw_and_how_little_it_knows_elsewhere() -> 
     assert deviation[seen].max() < deviation[unseen].min()
 
 
-def test_the_middle_tells_most_and_a_point_that_was_seen_tells_no_more() -> None:
-    axes = {"v": (Axis("a", tuple(range(5))), Axis("b", tuple(range(5))))}
-    space = Space(axes, all_points(axes))
-    every = Encoding(space).of(range(len(space)))
-    model = GaussianProcess(Encoding(space))
-    middle, corner = space.points.index(("v", (2, 2))), space.points.index(("v", (0, 0)))
-    at_first = model.explained(every, every[:0], every)
-    assert at_first.argmax() == middle
-    assert at_first.argmin() in [space.points.index(("v", (a, b))) for a in (0, 4) for b in (0, 4)]
-    then = model.explained(every, every[[middle, corner]], every)
-    assert (then < at_first).all()
-    assert then[[middle, corner]].max() < 0.01 * then.max()
-
-
 def test_distance_counts_steps_and_variants_share_their_axes() -> None:
     space = Space(AXES, all_points(AXES))
     encoding = Encoding(space)

@@ -1,9 +1,7 @@
-"""The default strategy: a few telling points, then the highest expected improvement under a surrogate.
+"""The default strategy: a few points far apart, then the highest expected improvement under a surrogate.
 
-1. Some points that stand for many: each is the one of some random ones that leaves the least variance over
-   the legal points under the surrogate's prior (active learning: Cohn, Ghahramani & Jordan 1996; for Gaussian
-   processes Seo, Wallat, Graepel & Obermayer 2000). Points as far apart as can be lie at the corners, and
-   those of tuning spaces are mostly slow.
+1. Some points that are far from each other but not the extremes: each is the farthest of a few random ones
+   from those before it (maximin: Johnson, Moore & Ylvisaker 1990). Corners of tuning spaces are mostly slow.
 2. The unmeasured point with the highest expected improvement, judged by a Gaussian process of relative speed,
    times the chance that it runs at all, judged by another of successes and failures (constrained expected
    improvement: Gardner et al. 2014). So a failure says nothing about how fast its neighbours are.
@@ -17,16 +15,14 @@ import math
 import numpy as np
 
 from autotune.search.board import Array, Board, Rows
-from autotune.search.surrogate import SUCCESS, GaussianProcess, expected_improvement
+from autotune.search.surrogate import SUCCESS, GaussianProcess, expected_improvement, squared_distances
 
-_OPENING = 6
+_OPENING = 10
 """Points before the surrogate is trusted."""
 _FEWEST = 3
 """Successes among them."""
-_OPENERS = 60
-"""Random points of which the most telling one opens."""
-_OTHERS = 800
-"""Random legal points whose variance is judged by."""
+_SPREAD = 20
+"""Random points of which the farthest opens."""
 _CANDIDATES = 2500
 """Random unmeasured points the surrogate judges at each ask, besides the neighbours of the best."""
 _LEADERS = 8
@@ -57,11 +53,10 @@ class ModelBased:
         self._climbs = True
 
     def choose(self, board: Board) -> int:
-        """A telling row, else the most promising one."""
+        """A far row, else the most promising one."""
         unseen = np.flatnonzero(board.unseen)
         if len(board.told) + len(board.pending) < _OPENING or board.successes < _FEWEST:
-            few = min(_OPENERS, (len(unseen) + 1) // 2)  # of a small space not all, or all seeds were alike
-            return self._most_telling(board, self._sample(unseen, few))
+            return self._farthest(board, self._sample(unseen, _SPREAD))
         return self._most_promising(board, self._sample(unseen, _CANDIDATES))
 
     def told(self, board: Board, row: int, seconds: float | None) -> None:
@@ -70,13 +65,13 @@ class ModelBased:
     def _sample(self, rows: Rows, count: int) -> Rows:
         return rows if len(rows) <= count else self._rng.choice(rows, count, replace=False)
 
-    def _most_telling(self, board: Board, candidates: Rows) -> int:
-        """The candidate that says most about all legal points, beyond what those seen say."""
+    def _farthest(self, board: Board, candidates: Rows) -> int:
+        """The candidate whose nearest seen point is farthest away."""
         seen = [*board.told, *board.pending][-_MEMORY:]
-        others = self._sample(np.arange(len(board.space)), _OTHERS)
-        prior = GaussianProcess(board.encoding)
-        told = prior.explained(*(board.encoding.of(rows) for rows in (candidates, seen, others)))
-        return int(candidates[told.argmax()])
+        if not seen:
+            return int(self._rng.choice(candidates))
+        gaps = squared_distances(board.encoding.of(candidates), board.encoding.of(seen)).min(axis=1)
+        return int(candidates[gaps.argmax()])
 
     def _most_promising(self, board: Board, sample: Rows) -> int:
         """The candidate with the highest expected improvement over the best point so far."""

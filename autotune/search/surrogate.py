@@ -76,23 +76,11 @@ class GaussianProcess:
         deviation = np.sqrt(self._variance * np.maximum(1.0 - explained, 1e-10))
         return covariance @ self._alpha * self._unit + self._offset, deviation * self._unit
 
-    def correlation(self, x: Array) -> Array:
-        """Between each row of x and each observation: 1 is the same point."""
-        near: Array = np.exp(-squared_distances(x * self._scale, self._x))
+    def correlation(self, x: Array, other: Array | None = None) -> Array:
+        """Between each row of x and each observation, or each row of `other`: 1 is the same point."""
+        against = self._x if other is None else other * self._scale
+        near: Array = np.exp(-squared_distances(x * self._scale, against))
         return near
-
-    def explained(self, x: Array, seen: Array, others: Array) -> Array:
-        """How much variance at `others` an observation at each row of x would take, given those `seen`."""
-        scale = np.exp(0.5 * self._theta[:-1])[self._axis_of_column]
-        x, seen, others = x * scale, seen * scale, others * scale
-        noise = math.exp(self._theta[-1]) + _JITTER
-        between_seen = np.exp(-squared_distances(seen, seen)) + noise * np.eye(len(seen))
-        whiten = np.linalg.inv(np.linalg.cholesky(between_seen)).T
-        of_x = np.exp(-squared_distances(x, seen)) @ whiten
-        of_others = np.exp(-squared_distances(others, seen)) @ whiten
-        covariance = np.exp(-squared_distances(x, others)) - of_x @ of_others.T
-        taken: Array = np.square(covariance).sum(axis=1) / (1.0 + noise - np.square(of_x).sum(axis=1))
-        return taken
 
     def _climb(self, x: Array, z: Array, steps: int) -> Array:
         """The most probable hyperparameters met on a walk along the gradient's signs."""
