@@ -3,7 +3,7 @@
 import io
 import os
 import sys
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +32,7 @@ from autotune.cli_transfer import suite
 from autotune.errors import AutotuneError, RuntimeMissing, TuningFailed, WorkerError
 from autotune.kernels import KERNELS
 from autotune.kernels.base import Family
+from autotune.levels import Answer
 from autotune.model import DeviceProfile
 from autotune.results import EARLY
 from autotune.runtime import DEFAULT_RUNTIME, RUNTIMES
@@ -71,23 +72,32 @@ def _add_tune(family: Family) -> None:
         options = taken_options(values)
         problem = problem_of(family, values)
         from autotune import console, space
-        from autotune.lookup import cached
+        from autotune.lookup import cached, cached_on
 
         if options.only:
             space.restricted(space.load_axes(family), options.only)  # raises, where there is no such value
-        found = (
-            None
-            if force or options.record is not None
-            else cached(problem, adapter=adapter, cache_dir=cache_dir, runtime=runtime)
-        )
-        if found is not None and space.within(found[0].config, options.only):
-            answer, profile = found
-            console.answered(problem, profile, answer)
-            console.note("answered from the cache, no device was opened; --force tunes again")
+        asks_cache = not force and options.record is None
+
+        def answered(found: Answer | None, profile: DeviceProfile, how: str) -> bool:
+            if found is None or not space.within(found.config, options.only):
+                return False
+            console.answered(problem, profile, found)
+            console.note(f"answered from the cache{how}; --force tunes again")
+            return True
+
+        found = cached(problem, adapter=adapter, cache_dir=cache_dir, runtime=runtime) if asks_cache else None
+        if found is not None and answered(*found, ", no device was opened"):
             return
+        from autotune.runtime.process import WorkerRuntime
         from autotune.tuner import tune
 
-        with console.ProgressLine(problem) as progress:
+        with (
+            console.ProgressLine(problem) as progress,
+            closing(WorkerRuntime(adapter, runtime=runtime)) as device,
+        ):
+            known = cached_on(device.profile, problem, cache_dir=cache_dir) if asks_cache else None
+            if answered(known, device.profile, ""):  # the device was selected otherwise before
+                return
             result = tune(
                 problem,
                 trials=trials,
@@ -96,7 +106,7 @@ def _add_tune(family: Family) -> None:
                 adapter=adapter,
                 cache_dir=cache_dir,
                 retry=force,
-                runtime=runtime,
+                runtime=device,
                 observe=progress,
                 options=options,
             )
@@ -118,7 +128,7 @@ def best() -> None:
 
 def _add_best(family: Family) -> None:
     @click.command(
-        family.name, help=f"The best known config for a {family.name} problem, and where it comes from."
+        family.name, help=f"The best known config for a problem of {family.name}, and where it comes from."
     )
     @problem_options(family)
     @device_option

@@ -77,7 +77,7 @@ def add_show(family: Family) -> None:
 
     @click.command(
         family.name,
-        help=f"Show what is stored for a {family.name} problem on the device last opened, as JSON.",
+        help=f"Show what is stored for a problem of {family.name} on the device last opened, as JSON.",
     )
     @problem_options(family)
     @seen_through_option

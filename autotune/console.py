@@ -105,7 +105,7 @@ def rate(flops: float, duration: float) -> str:
     per_second = flops / duration
     if per_second >= 1e12:
         return f"{per_second / 1e12:.2f} TFLOP/s"
-    return f"{per_second / 1e9:.1f} GFLOP/s" if per_second >= 1e9 else f"{per_second / 1e6:.3g} MFLOP/s"
+    return f"{per_second / 1e9:.1f} GFLOP/s" if per_second >= 0.9995e9 else f"{per_second / 1e6:.3g} MFLOP/s"
 
 
 def describe(config: Config) -> str:

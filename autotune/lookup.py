@@ -128,8 +128,16 @@ def cached(
     profile = cache.last_device(root, cache.selection(adapter, runtime), runtime)
     if profile is None:
         return None
-    answer = find(family_of(problem), problem, profile, user_root=root)
-    return (answer, profile) if answer.fresh else None
+    answer = cached_on(profile, problem, cache_dir=cache_dir)
+    return None if answer is None else (answer, profile)
+
+
+def cached_on(
+    profile: DeviceProfile, problem: Problem, *, cache_dir: str | Path | None = None
+) -> Answer | None:
+    """The finished, fresh answer for exactly this problem on a device, or None."""
+    answer = find(family_of(problem), problem, profile, user_root=_user_root(cache_dir))
+    return answer if answer.fresh else None
 
 
 def _user_root(cache_dir: str | Path | None) -> Path:

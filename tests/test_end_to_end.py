@@ -57,6 +57,8 @@ def test_tuning_says_what_was_found_and_the_second_time_opens_nothing(tuned):
         assert word in said
     again = autotune("gemm", "--size", "96", "--adapter", "llvmpipe", cache=cache)
     assert "answered from the cache, no device was opened" in again
+    otherwise = autotune("gemm", "--size", "96", "--adapter", "LLVM", cache=cache)
+    assert "answered from the cache; --force" in otherwise  # the same device by another part of its name
 
 
 def test_the_look_up_gives_what_was_tuned(tuned):

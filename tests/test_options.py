@@ -40,6 +40,16 @@ def test_the_names_on_the_command_line_are_those_there_are():
     assert tuple(efforts.EFFORTS) == EFFORT_NAMES
 
 
+def test_help_says_how_long_the_efforts_search():
+    def words(seconds):
+        return f"{seconds:g} s" if seconds <= 90 else f"{seconds / 60:g} min"
+
+    told = " ".join(CliRunner().invoke(cli.cli, ["gemm", "--help"]).output.split())
+    for profile in efforts.EFFORTS.values():
+        assert words(profile.gpu.seconds) in told
+        assert words(profile.cpu.seconds) in told
+
+
 @pytest.mark.parametrize("sampler", SAMPLER_NAMES)
 def test_every_sampler_tunes(root, sampler):
     runtime = FakeRuntime()
