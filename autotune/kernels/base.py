@@ -49,6 +49,7 @@ class Rule(Struct, frozen=True):
     """
 
     parameters: tuple[str, ...]
+    """One at least: a rule about the problem alone names the variant's first parameter."""
     reason: str
     holds: Callable[[Any, Parameters], bool]
     """Takes the problem and the parameters."""
