@@ -5,6 +5,7 @@ import json
 
 import pytest
 from fake_family import device
+from matrix_units import SMALL
 
 from autotune.errors import AutotuneError
 from autotune.export import export
@@ -159,20 +160,7 @@ def test_a_failed_write_speaks_of_the_directory_and_not_of_the_cache(tmp_path, m
 
 
 UNITS = MatrixUnits(
-    matrix="16x16x16",
-    subgroup_size=32,
-    tile_m=32,
-    tile_n=32,
-    tile_k=16,
-    subgroups_m=2,
-    subgroups_n=2,
-    a_from="workgroup",
-    b_from="workgroup",
-    pad=1,
-    buffering="single",
-    commit_k=0,
-    group_m=1,
-    splits=1,
+    **SMALL | {"matrix": "16x16x16", "subgroup_size": 32, "tile_m": 32, "buffering": "single", "splits": 1}
 )
 HALVES = GemmProblem(m=64, n=64, k=512, dtype="f16")
 

@@ -4,39 +4,18 @@ import random
 
 import pytest
 from kernel_checks import assert_finished, complaint, run, with_first_pass
+from matrix_units import SMALL, hopper
 from msgspec import structs
-from test_gemm_matrix import device
 from wgsl_text import workgroup_memory, workgroup_size
 
 from autotune import limits, space
 from autotune.kernels.gemm_i8 import GEMM_I8, GemmI8Problem, MatrixUnits
 
-H200 = device(
-    [("i8", "i32", 16, n, 32) for n in (16, 8)],
-    32,
-    maxComputeWorkgroupStorageSize=49_152,
-    maxComputeInvocationsPerWorkgroup=1024,
-    maxComputeWorkgroupSizeX=1024,
-)
+H200 = hopper([("i8", "i32", 16, n, 32) for n in (16, 8)])
 
 
 def units(**changes):
-    config = MatrixUnits(
-        matrix="8x8x8",
-        subgroup_size=8,
-        tile_m=16,
-        tile_n=32,
-        tile_k=32,
-        subgroups_m=2,
-        subgroups_n=2,
-        a_from="workgroup",
-        b_from="workgroup",
-        pad=1,
-        buffering="prefetch",
-        commit_k=0,
-        group_m=1,
-    )
-    return structs.replace(config, **changes)
+    return MatrixUnits(**SMALL | {"tile_k": 32} | changes)
 
 
 CONFIGS = {

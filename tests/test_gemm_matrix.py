@@ -15,61 +15,22 @@ from kernel_checks import (
     run,
     with_first_pass,
 )
+from matrix_units import H200, SMALL, device
 from msgspec import structs
 from wgsl_text import without_comments, workgroup_memory, workgroup_size
 
 from autotune import limits, space
 from autotune.kernels.gemm import GEMM, GemmProblem, MatrixUnits
 from autotune.kernels.gemm.configs import depth_of
-from autotune.model import MATRIX_FEATURE, SubgroupMatrix
+from autotune.model import MATRIX_FEATURE
 
-
-def device(shapes, subgroup_size, **limit):
-    """A profile with matrix units: shapes as (element, result, m, n, k)."""
-    base = limits.base_profile()
-    matrices = tuple(
-        SubgroupMatrix(element=element, result=result, m=m, n=n, k=k) for element, result, m, n, k in shapes
-    )
-    roomy = {"maxStorageBufferBindingSize": 2**31, "maxBufferSize": 2**31}
-    return structs.replace(
-        base,
-        features=("shader-f16", "subgroups", MATRIX_FEATURE),
-        limits=base.limits | roomy | limit,
-        subgroup_size=subgroup_size,
-        subgroup_matrix=matrices,
-    )
-
-
-H200 = device(
-    [("f16", result, 16, n, k) for result in ("f32", "f16") for n, k in ((16, 16), (8, 16), (8, 8))],
-    32,
-    maxComputeWorkgroupStorageSize=49_152,
-    maxComputeInvocationsPerWorkgroup=1024,
-    maxComputeWorkgroupSizeX=1024,
-)
 APPLE = device([("f32", "f32", 8, 8, 8), ("f16", "f16", 8, 8, 8)], 32, maxComputeWorkgroupStorageSize=32_768)
 LAVAPIPE = device([("f16", result, 8, 8, 8) for result in ("f32", "f16")], 8)
 
 
 def units(**changes):
     """A small config for matrices of 8×8×8 and subgroups of 8 lanes, as lavapipe has them."""
-    config = MatrixUnits(
-        matrix="8x8x8",
-        subgroup_size=8,
-        tile_m=32,
-        tile_n=16,
-        tile_k=16,
-        subgroups_m=2,
-        subgroups_n=2,
-        a_from="workgroup",
-        b_from="workgroup",
-        pad=1,
-        buffering="prefetch",
-        commit_k=0,
-        group_m=1,
-        splits=1,
-    )
-    return structs.replace(config, **changes)
+    return MatrixUnits(**SMALL | {"tile_m": 32, "tile_n": 16, "splits": 1} | changes)
 
 
 CONFIGS = {

@@ -4,8 +4,8 @@ import random
 
 import pytest
 from kernel_checks import assert_finished, complaint, run, with_first_pass
+from matrix_units import H200, SMALL
 from msgspec import structs
-from test_gemm_matrix import H200
 from wgsl_text import workgroup_memory, workgroup_size
 
 from autotune import limits, space
@@ -13,23 +13,7 @@ from autotune.kernels.gemm_q4 import GEMM_Q4, GemmQ4Problem, MatrixUnits
 
 
 def units(**changes):
-    config = MatrixUnits(
-        matrix="8x8x8",
-        subgroup_size=8,
-        tile_m=16,
-        tile_n=32,
-        tile_k=16,
-        subgroups_m=2,
-        subgroups_n=2,
-        a_from="workgroup",
-        b_from="workgroup",
-        pad=1,
-        buffering="prefetch",
-        commit_k=0,
-        group_m=1,
-        splits=1,
-    )
-    return structs.replace(config, **changes)
+    return MatrixUnits(**SMALL | {"splits": 1} | changes)
 
 
 CONFIGS = {

@@ -77,12 +77,14 @@ def device_rules(
         return (Rule((shape,), "needs a feature the adapter lacks", lambda *_: False),)
     return (
         Rule((shape,), "the adapter's matrix units lack this shape", lambda _, c: c[shape] in there),
-        Rule(
-            (subgroup,),
-            "written for subgroups of another size",
-            lambda _, c: c[subgroup] == profile.subgroup_size,
-        ),
+        subgroup_rule(profile, subgroup),
     )
+
+
+def subgroup_rule(profile: DeviceProfile, subgroup: str = "subgroup_size") -> Rule:
+    """What `limits.refusals` says about the size of subgroups; 0 stands for a text that does for any."""
+    size = profile.subgroup_size if "subgroups" in profile.features else 0
+    return Rule((subgroup,), "written for subgroups of another size", lambda _, c: c[subgroup] in (0, size))
 
 
 def subgroups(c: Parameters) -> int:

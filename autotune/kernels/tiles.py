@@ -166,6 +166,29 @@ def few_tiles(batch: Callable[[Any], int]) -> tuple[Rule, Rule]:
     )
 
 
+def may_split(batch: Callable[[Any], int]) -> tuple[Rule, ...]:
+    """The same for a variant that splits K or does not, and walks tiles in groups where it does not."""
+    return (
+        Rule(
+            ("group_m", "splits"),
+            "where K is split, tiles are too few to walk in groups",
+            lambda _, c: c["splits"] == 1 or c["group_m"] == 1,
+            needed=False,
+        ),
+        *map(_where_split, few_tiles(batch)),
+    )
+
+
+def _where_split(rule: Rule) -> Rule:
+    """The rule, for configs that split K alone."""
+    return Rule(
+        tuple(dict.fromkeys((*rule.parameters, "splits"))),
+        rule.reason,
+        lambda p, c: c["splits"] == 1 or rule.holds(p, c),
+        rule.needed,
+    )
+
+
 def whole_rows(piece: int) -> Rule:
     """The invocations take whole rows of a tile at a time, in pieces of this many elements along K."""
     return Rule(

@@ -7,7 +7,6 @@ from autotune.kernels.attention.rules import VECTOR_RULES
 from autotune.kernels.base import Parameters, Rule
 from autotune.kernels.sizes import BYTES_LIMIT
 from autotune.kernels.tiles import LANES
-from autotune.model import DeviceProfile
 
 MAX_ROWS = 128
 """Rows (queries times heads of a group) beyond which tiles reuse K and V better."""
@@ -30,18 +29,6 @@ def decode_bytes(problem: AttentionProblem, c: FlashDecode) -> int:
 def whole(size: int) -> int:
     """Bytes of a workgroup variable, which WGSL counts in units of 16."""
     return ceil_div(size, 16) * 16
-
-
-def device_rules(profile: DeviceProfile) -> tuple[Rule, ...]:
-    """What `limits.refusals` says about the size of subgroups, told before other parameters are chosen."""
-    size = profile.subgroup_size if "subgroups" in profile.features else 0
-    return (
-        Rule(
-            ("subgroup_size",),
-            "written for subgroups of another size",
-            lambda _, c: c["subgroup_size"] in (0, size),
-        ),
-    )
 
 
 def loads(p: AttentionProblem, c: Parameters) -> tuple[int, int]:

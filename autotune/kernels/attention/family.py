@@ -156,7 +156,7 @@ class Attention(Family):
         self, variant: str, problem: AttentionProblem, profile: DeviceProfile
     ) -> tuple[Rule, ...]:
         if variant == "flash_decode":
-            return decode.device_rules(profile)
+            return (matrices.subgroup_rule(profile),)
         if variant != "flash_subgroup_matrix":
             return ()
         return (*matrices.device_rules(profile, "f16", "f32"), *sums_in_f16(profile))

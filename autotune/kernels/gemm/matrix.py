@@ -1,12 +1,10 @@
 """GEMM on matrix units: what follows from problem and config, and which configs are legal."""
 
-from autotune.expression import ceil_div
-from autotune.kernels.base import Rule
 from autotune.kernels.gemm.configs import MatrixUnits
 from autotune.kernels.gemm.problem import GemmProblem
 from autotune.kernels.matrices import unit
 from autotune.kernels.matrix_tiles import Product, matrix_rules
-from autotune.kernels.tiles import MAX_SPLIT_TILES
+from autotune.kernels.tiles import may_split
 
 
 def product_of(problem: GemmProblem) -> Product:
@@ -56,27 +54,4 @@ def multiples(problem: GemmProblem, config: MatrixUnits) -> dict[str, int]:
     return {name: count for name, count in found.items() if count > 1}
 
 
-MATRIX_RULES = (
-    *matrix_rules(product_of),
-    Rule(
-        ("group_m", "splits"),
-        "where K is split, tiles are too few to walk in groups",
-        lambda _, c: c["splits"] == 1 or c["group_m"] == 1,
-        needed=False,
-    ),
-    Rule(
-        ("tile_m", "tile_n", "splits"),
-        "splitting K is no use: the tiles of C fill any GPU",
-        lambda p, c: (
-            c["splits"] == 1
-            or p.batch * ceil_div(p.m, c["tile_m"]) * ceil_div(p.n, c["tile_n"]) <= MAX_SPLIT_TILES
-        ),
-        needed=False,
-    ),
-    Rule(
-        ("tile_k", "splits"),
-        "more splits than K has tiles",
-        lambda p, c: c["splits"] == 1 or c["splits"] * c["tile_k"] <= p.k,
-        needed=False,
-    ),
-)
+MATRIX_RULES = (*matrix_rules(product_of), *may_split(lambda p: p.batch))

@@ -2,12 +2,11 @@
 
 from typing import Any
 
-from autotune.expression import ceil_div
 from autotune.kernels.base import Rule
 from autotune.kernels.gemm_q4.configs import MatrixUnits
 from autotune.kernels.gemm_q4.problem import CODES, GemmQ4Problem
 from autotune.kernels.matrix_tiles import Product, matrix_rules
-from autotune.kernels.tiles import MAX_SPLIT_TILES
+from autotune.kernels.tiles import may_split
 
 PRODUCT = Product(element="f16", result="f32", along_a="k", along_b="k")
 """W lies column by column, and is f16 in workgroup memory."""
@@ -21,24 +20,7 @@ MATRIX_RULES = (
         lambda _, c: PRODUCT.per_word(c["matrix"]) == CODES,
     ),
     Rule(("b_from",), "codes become numbers in workgroup memory", lambda _, c: c["b_from"] == "workgroup"),
-    Rule(
-        ("group_m", "splits"),
-        "where K is split, tiles are too few to walk in groups",
-        lambda _, c: c["splits"] == 1 or c["group_m"] == 1,
-        needed=False,
-    ),
-    Rule(
-        ("tile_m", "tile_n", "tile_k", "splits"),
-        "splitting K is no use",
-        lambda p, c: (
-            c["splits"] == 1
-            or (
-                ceil_div(p.m, c["tile_m"]) * ceil_div(p.n, c["tile_n"]) <= MAX_SPLIT_TILES
-                and c["splits"] * c["tile_k"] <= p.k
-            )
-        ),
-        needed=False,
-    ),
+    *may_split(lambda _: 1),
 )
 
 
