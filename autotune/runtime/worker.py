@@ -12,7 +12,7 @@ import time
 from typing import BinaryIO
 
 from autotune.runtime import DEFAULT_RUNTIME, compiler_of, messages
-from autotune.runtime.adapters import DAWN_TOGGLES
+from autotune.runtime.adapters import DAWN_TOGGLES, DAWN_TOGGLES_OFF
 from autotune.runtime.native import NativeRuntime
 
 MOST_PACING = 2.0
@@ -33,7 +33,7 @@ def _open_runtime(name: str) -> NativeRuntime:
         import wgpudawn
         from wgpudawn.backends.dawn.extras import get_adapter_properties, set_instance_extras
 
-        set_instance_extras(enable_toggles=list(DAWN_TOGGLES))
+        set_instance_extras(enable_toggles=list(DAWN_TOGGLES), disable_toggles=list(DAWN_TOGGLES_OFF))
         return NativeRuntime(
             wgpudawn,
             compiler=compiler_of(name),
