@@ -26,8 +26,8 @@ from autotune.kernels.matrices import (
 from autotune.kernels.tiles import TILE_SIZES
 from autotune.model import Config, DeviceProfile, SubgroupMatrix
 
-MAX_SUMS = 128
-"""Sums a lane may keep; with more, registers spill."""
+MAX_SUM_BYTES = 512
+"""Of sums that a lane may keep; with more, registers spill."""
 MAX_UNROLLED = 512
 """Products of two matrices that are written out for a tile."""
 
@@ -194,7 +194,10 @@ def matrix_rules(product_of: Callable[[Any], Product]) -> tuple[Rule, ...]:
         Rule(
             ("tile_m", "tile_n", "subgroup_size", "subgroups_m", "subgroups_n"),
             "too many sums a lane",
-            lambda _, c: c["tile_m"] * c["tile_n"] <= MAX_SUMS * subgroups(c) * c["subgroup_size"],
+            lambda p, c: (
+                c["tile_m"] * c["tile_n"] * ELEMENT_BYTES[product_of(p).result]
+                <= MAX_SUM_BYTES * subgroups(c) * c["subgroup_size"]
+            ),
             needed=False,
         ),
         Rule(
@@ -238,7 +241,7 @@ def matrix_rules(product_of: Callable[[Any], Product]) -> tuple[Rule, ...]:
             ("matrix", "tile_k", "buffering", "commit_k"),
             "there is a step to commit before only where it is read ahead",
             lambda _, c: (
-                c["commit_k"] < (c["tile_k"] // extents(c["matrix"])[2] if c["buffering"] == "ahead" else 1)
+                c["commit_k"] <= (c["tile_k"] // extents(c["matrix"])[2] if c["buffering"] == "ahead" else 0)
             ),
         ),
     )
