@@ -17,7 +17,6 @@ SMALL = {
     "b_from": "workgroup",
     "pad": 1,
     "buffering": "prefetch",
-    "commit_k": 0,
     "group_m": 1,
 }
 """For matrices of 8×8×8 and subgroups of 8 lanes, as lavapipe has them."""

@@ -22,7 +22,7 @@ CONFIGS = {
     "single": units(buffering="single", tile_n=16, group_m=8),
     "prefetch": units(),
     "double": units(buffering="double", pad=0, tile_k=16),
-    "ahead": units(buffering="ahead", commit_k=1, tile_k=16),
+    "early": units(buffering="early", tile_k=16),
 }
 DIRECT = {
     "a": units(a_from="memory"),

@@ -37,7 +37,7 @@ CONFIGS = {
     "single": units(buffering="single", group_m=8),
     "prefetch": units(tile_n=64, subgroups_m=4, subgroups_n=1),
     "double": units(buffering="double", pad=0, tile_m=16, tile_n=32),
-    "ahead": units(buffering="ahead", commit_k=1),
+    "early": units(buffering="early"),
     "one-matrix": units(tile_m=8, tile_n=8, tile_k=8, subgroups_m=1, subgroups_n=1),
     "more-subgroups-than-words": units(tile_m=32, tile_n=32, tile_k=8, subgroups_m=4, subgroups_n=4),
     "split": units(splits=3),
@@ -112,7 +112,7 @@ def test_matrices_straight_from_memory_are_right(matrix_runtime, name, transpose
     assert_right(matrix_runtime, problems, config)
 
 
-@pytest.mark.parametrize("name", ["prefetch", "ahead", "split"])
+@pytest.mark.parametrize("name", ["prefetch", "early", "split"])
 def test_sums_in_f16_are_right(matrix_runtime, name):
     problems = [f16(33, 36, 40, accumulate="f16"), f16(65, 33, 17, accumulate="f16", out_dtype="f32")]
     assert_right(matrix_runtime, problems, CONFIGS[name])
@@ -139,14 +139,14 @@ def test_layouts_batches_and_epilogues_are_right(matrix_runtime, changes):
 
 
 def test_sizes_baked_into_the_text_are_right(matrix_runtime):
-    for config in (CONFIGS["ahead"], CONFIGS["split"]):
+    for config in (CONFIGS["early"], CONFIGS["split"]):
         assert run(matrix_runtime, f16(33, 39, 50), config, specialize=True, integers=True) is None
 
 
 @pytest.mark.parametrize("k", [16, 48, 80])
-@pytest.mark.parametrize("name", ["double", "ahead"])
+@pytest.mark.parametrize("name", ["double", "early"])
 def test_an_odd_number_of_tiles_is_right_with_two_places(matrix_runtime, name, k):
-    config = structs.replace(CONFIGS[name], tile_k=16, commit_k=0)
+    config = structs.replace(CONFIGS[name], tile_k=16)
     assert_right(matrix_runtime, [f16(33, 40, k), f16(33, 40, k + 3)], config)
 
 

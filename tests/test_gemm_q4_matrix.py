@@ -20,7 +20,7 @@ CONFIGS = {
     "single": units(buffering="single", tile_k=32, group_m=8),
     "prefetch": units(),
     "double": units(buffering="double", pad=0),
-    "ahead": units(buffering="ahead", commit_k=1),
+    "early": units(buffering="early"),
     "split": units(splits=3),
 }
 

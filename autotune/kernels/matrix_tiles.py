@@ -45,8 +45,7 @@ class MatrixTiles(Config, frozen=True, kw_only=True):
     a_from: Literal["workgroup", "memory"]
     b_from: Literal["workgroup", "memory"]
     pad: Literal[0, 1]
-    buffering: Literal["single", "prefetch", "double", "ahead"]
-    commit_k: Annotated[int, Meta(ge=0, le=31)]
+    buffering: Literal["single", "prefetch", "early", "double"]
     group_m: Annotated[int, Meta(ge=1, le=64)]
 
 
@@ -79,7 +78,7 @@ class Product(Struct, frozen=True):
         """Words of workgroup memory that tiles take."""
         per = self.per_word(c["matrix"])
         staged = (self.lines(c, x) for x in ("a", "b") if c[f"{x}_from"] == "workgroup")
-        places = 2 if c["buffering"] in ("double", "ahead") else 1
+        places = 2 if c["buffering"] == "double" else 1
         return places * sum(rows * (length // per + int(c["pad"])) for rows, length in staged)
 
     def store_words(self, c: Parameters, together: int) -> tuple[int, int]:
@@ -237,13 +236,6 @@ def matrix_rules(product_of: Callable[[Any], Product]) -> tuple[Rule, ...]:
             lambda _, c: not _from_memory(c) or (c["pad"] == 0 and c["buffering"] == "single"),
             needed=False,
         ),
-        Rule(
-            ("matrix", "tile_k", "buffering", "commit_k"),
-            "there is a step to commit before only where it is read ahead",
-            lambda _, c: (
-                c["commit_k"] <= (c["tile_k"] // extents(c["matrix"])[2] if c["buffering"] == "ahead" else 0)
-            ),
-        ),
     )
 
 
@@ -269,7 +261,6 @@ def default_tiles(profile: DeviceProfile | None, product: Product, tile_k: int) 
                 "b_from": "workgroup",
                 "pad": 1,
                 "buffering": "prefetch",
-                "commit_k": 0,
                 "group_m": 8,
             }
             if edge % (2 * max(extents(shape)[:2])) or not product.word(shape) or not profile.subgroup_size:

@@ -26,10 +26,9 @@
 //                        its matrices itself, which takes whole tiles
 //   pad                  words added to each row of the tiles, 0 or 1: rows of an odd number of words start in
 //                        different banks
-//   buffering            single: load, wait, compute; prefetch: the next tile waits in registers;
-//                        double: and has a second place in workgroup memory (one barrier less);
-//                        ahead: and the one after it is asked for while this one is computed
-//   commit_k             for ahead: the step of a tile before which the next tile is committed, e.g. 1
+//   buffering            single: load, wait, compute; prefetch: the next tile waits in registers; early: it is asked
+//                        for before all have stored this one; double: it has a second place in workgroup memory
+//                        (one barrier less)
 //   group_m              tile rows that are walked together, so that B's tiles are reused from cache
 //   splits               workgroups that share K, each with partial sums of its own, e.g. 4
 {% from "lib/matrix_gemm.wgsl" import access_a, access_b, declare, product with context %}

@@ -23,7 +23,7 @@
 //   a_from, b_from       workgroup: through workgroup memory; memory: every subgroup loads its matrices itself,
 //                        which takes whole tiles
 //   pad                  words added to each row of the tiles, 0 or 1
-//   buffering, commit_k  how loads, stores and sums overlap: single, prefetch, double, ahead
+//   buffering            how loads, stores and sums overlap: single, prefetch, early, double
 //   group_m              tile rows that are walked together, so that B's tiles are reused from cache
 {% from "lib/matrix_gemm.wgsl" import access_a, access_b, declare, product with context %}
 {{ "" }}

@@ -21,7 +21,7 @@
 //   a_from               workgroup: A through workgroup memory; memory: every subgroup loads its matrices of A
 //                        itself, which takes whole tiles. b_from is always workgroup
 //   pad                  words added to each row of the tiles, 0 or 1
-//   buffering, commit_k  how loads, stores and sums overlap: single, prefetch, double, ahead
+//   buffering            how loads, stores and sums overlap: single, prefetch, early, double
 //   group_m              tile rows that are walked together, so that W's tiles are reused from cache
 //   splits               workgroups that share K, each with partial sums of its own, e.g. 4
 {% from "lib/matrix_gemm.wgsl" import access_a, declare, product with context %}

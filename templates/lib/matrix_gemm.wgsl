@@ -18,8 +18,7 @@ b, with elements of the types `access_a` and `access_b`, and `store_c`.
 //# set op_a = {"x": "a", "across": tile_m, "along": along_a, "unit": unit_a, "tile": "tile_row", "size": "sizes.m", "ld": lda, "start": "a_start", "place": "0u", "pitch": "PITCH_A", "own": false}
 //# set op_b = {"x": "b", "across": tile_n, "along": along_b, "unit": unit_b, "tile": "tile_col", "size": "sizes.n", "ld": ldb, "start": "b_start", "place": "PLACE_B", "pitch": "PITCH_B", "own": own_b | default(false)}
 //# set carried = ([op_a] if a_from == "workgroup" else []) + ([op_b] if b_from == "workgroup" else [])
-//# set two_places = buffering in ["double", "ahead"]
-//# set sets = ["next", "after"] if buffering == "ahead" else ["next"]
+//# set two_places = buffering == "double"
 {% from "lib/matrix_stage.wgsl" import access, accesses, loads, places, fetch, commit, inside with context %}
 {% from "lib/matrix_store.wgsl" import store_matrices, store_quad with context %}
 {% from "lib/tile_walk.wgsl" import tile_walk %}
@@ -94,29 +93,29 @@ var<workgroup> tiles: array<{{ word_type }}, WORDS>;
 {{ "" }}
 {% endmacro %}
 
-{% macro fetch_edge(k0, edge, regs) %}
+{% macro fetch_edge(k0, edge) %}
 //# for op in carried
-{{ fetch(op, k0, edge, regs) }}
+{{ fetch(op, k0, edge) }}
 //# endfor
 {% endmacro %}
-{% macro fetch_tiles(k0, regs="next") %}
+{% macro fetch_tiles(k0) %}
         // Memory -> registers.
 //# if whole(k0) | trim
         if ({{ whole(k0) | trim }}) {
-{{ fetch_edge(k0, false, regs) }}
+{{ fetch_edge(k0, false) }}
         } else {
-{{ fetch_edge(k0, true, regs) }}
+{{ fetch_edge(k0, true) }}
         }
 //# else
-{{ fetch_edge(k0, false, regs) }}
+{{ fetch_edge(k0, false) }}
 //# endif
 {% endmacro %}
 {#- `% 2u` tells Tint that the place is one of two. -#}
-{% macro shift(buffer) %}{{ "" if buffer == "0u" or not two_places else " + TILES" if buffer == "1u" else " + %s %% 2u * TILES" % buffer }}{% endmacro %}
-{% macro commit_tiles(buffer, regs="next") %}
+{% macro shift(buffer) %}{{ " + %s %% 2u * TILES" % buffer if two_places else "" }}{% endmacro %}
+{% macro commit_tiles(buffer) %}
         // Registers -> workgroup memory.
 //# for op in carried
-{{ commit(op, shift(buffer), regs) }}
+{{ commit(op, shift(buffer)) }}
 //# endfor
 {% endmacro %}
 {% macro left_at(i, step, buffer) %}
@@ -152,25 +151,6 @@ var<workgroup> tiles: array<{{ word_type }}, WORDS>;
 //# endfor
 {% endmacro %}
 
-{#- For `ahead`: the tile that starts at k0, where there is one. -#}
-{% macro fetch_more(k0, regs) %}
-        if ({{ k0 }} < k_end) {
-{{ fetch_tiles("(%s)" % k0, regs) }}
-        }
-{% endmacro %}
-{#- The sums of the tile in one place; before its step `commit_k` the registers `regs` go to the other place. -#}
-{% macro compute_and_commit(here, there, regs) %}
-//# for step in range(steps_k)
-//# if step == commit_k
-{{ commit_tiles(there, regs) }}
-//# endif
-{{ one_step(step, here) }}
-//# endfor
-//# if commit_k == steps_k
-{{ commit_tiles(there, regs) }}
-//# endif
-{% endmacro %}
-
 {% macro product() %}
     // Which part of the tile this subgroup computes, and where its matrices of A and B begin.
     let subgroup = subgroup_id % SUBGROUPS;
@@ -201,24 +181,8 @@ var<workgroup> tiles: array<{{ word_type }}, WORDS>;
     for (var k0 = k_begin; k0 < k_end; k0 += TILE_K) {
 {{ compute("") }}
     }
-//# elif buffering != "ahead"
-{{ tile_walk(buffering, fetch_tiles, commit_tiles, compute, "k_begin", "k_end", "TILE_K") }}
 //# else
-    // Two tiles are on their way while a third is computed, in registers and places that take turns: a tile is
-    // fetched two tiles before its sums, and committed while those before it are computed.
-{{ fetch_tiles("k_begin") }}
-{{ commit_tiles("0u") }}
-{{ fetch_more("k_begin + TILE_K", "next") }}
-    workgroupBarrier();
-    for (var k0 = k_begin; k0 < k_end; k0 += 2u * TILE_K) {
-{{ fetch_more("k0 + 2u * TILE_K", "after") }}
-{{ compute_and_commit("0u", "1u", "next") }}
-        workgroupBarrier();
-        if (k0 + TILE_K >= k_end) { break; }
-{{ fetch_more("k0 + 3u * TILE_K", "next") }}
-{{ compute_and_commit("1u", "0u", "after") }}
-        workgroupBarrier();
-    }
+{{ tile_walk(buffering, fetch_tiles, commit_tiles, compute, "k_begin", "k_end", "TILE_K") }}
 //# endif
 
 {{ store_matrices("c_begin", "tile_row + part_m * SUB_M", "tile_col + part_n * SUB_N", rows, cols) }}

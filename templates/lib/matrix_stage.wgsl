@@ -91,9 +91,6 @@ fn load_{{ op.x }}_some(at: u32, count: u32) -> Word {
 {% macro row_words(op) %}{{ (tile_k if op.along == "k" else op.across) // per }}{% endmacro %}
 {% macro pieces(op) %}{{ op.across * tile_k // per }}{% endmacro %}
 {% macro steps(op) %}{{ [pieces(op) | int // invocations, 1] | max }}{% endmacro %}
-{#- Whether 8 lanes side by side have pairs of words in 4 rows, every other one: with an odd pitch these lie in
-different banks, where whole short rows below each other would not. -#}
-{% macro scattered(op) %}{{ "yes" if row_words(op) | int in [2, 4] and invocations % (8 * row_words(op) | int) == 0 and pieces(op) | int >= invocations }}{% endmacro %}
 {#- A count of elements as one of accesses. -#}
 {% macro accesses(op, elements) %}{{ elements if op.unit == 1 else "(%s) / %du" % (elements, op.unit) }}{% endmacro %}
 
@@ -102,11 +99,7 @@ different banks, where whole short rows below each other would not. -#}
 //# set row = row_words(op) | int
 //# set count = pieces(op) | int
 //# for s in range(steps(op) | int)
-//# if s == 0 and scattered(op)
-    let {{ op.x }}_row_0 = invocation / {{ 8 * row }}u * 8u + invocation / 2u % 4u * 2u + invocation / 8u % 2u;
-    let {{ op.x }}_word_0 = invocation % 2u{{ " + invocation / 16u % 2u * 2u" if row == 4 }};
-    let {{ op.x }}_place_0 = {{ op.place }} + {{ op.x }}_row_0 * {{ op.pitch }} + {{ op.x }}_word_0;
-//# elif s == 0 or invocations % row != 0
+//# if s == 0 or invocations % row != 0
     let {{ op.x }}_piece_{{ s }} = {{ "invocation %% %du" % count if count < invocations else "invocation" if s == 0 else "invocation + %du" % (s * invocations) }};
     let {{ op.x }}_row_{{ s }} = {{ op.x }}_piece_{{ s }} / {{ row }}u;
     let {{ op.x }}_word_{{ s }} = {{ op.x }}_piece_{{ s }} % {{ row }}u;
@@ -123,9 +116,7 @@ different banks, where whole short rows below each other would not. -#}
 //# else
     let {{ op.x }}_at_{{ s }} = {{ accesses(op, "%s + %s_row_%d * %s + %s + %s_word_%d * WORD" % (op.start, op.x, s, op.ld, op.tile, op.x, s)) }};
 //# endif
-//# for regs in sets
-    var {{ regs }}_{{ op.x }}_{{ s }} = {{ "Raw_" ~ op.x if op.own else "Word" }}();
-//# endfor
+    var next_{{ op.x }}_{{ s }} = {{ "Raw_" ~ op.x if op.own else "Word" }}();
 //# endfor
 //# if inside(op) | trim
     let {{ op.x }}_inside = {{ op.tile }} + {{ op.across }}u <= {{ op.size }};
@@ -144,27 +135,27 @@ different banks, where whole short rows below each other would not. -#}
 //# endif
 {% endmacro %}
 
-{#- Memory -> the registers `regs`: the tile that starts at k0. With `edge`, what lies outside the matrix is zero. -#}
-{% macro fetch(op, k0, edge, regs) %}
+{#- Memory -> registers: the tile that starts at k0. With `edge`, what lies outside the matrix is zero. -#}
+{% macro fetch(op, k0, edge) %}
 {% call some(op) %}
 //# set ahead = accesses(op, k0 if op.along == "k" else "%s * %s" % (k0, op.ld))
 //# for s in range(steps(op) | int)
 //# if not edge
-            {{ regs }}_{{ op.x }}_{{ s }} = load_{{ op.x }}({{ op.x }}_at_{{ s }} + {{ ahead }});
+            next_{{ op.x }}_{{ s }} = load_{{ op.x }}({{ op.x }}_at_{{ s }} + {{ ahead }});
 //# elif op.along == "k"
-            {{ regs }}_{{ op.x }}_{{ s }} = load_{{ op.x }}_some({{ op.x }}_at_{{ s }} + {{ ahead }}, left(sizes.k, {{ k0 }} + {{ op.x }}_word_{{ s }} * WORD));
+            next_{{ op.x }}_{{ s }} = load_{{ op.x }}_some({{ op.x }}_at_{{ s }} + {{ ahead }}, left(sizes.k, {{ k0 }} + {{ op.x }}_word_{{ s }} * WORD));
 //# else
-            {{ regs }}_{{ op.x }}_{{ s }} = load_{{ op.x }}_some({{ op.x }}_at_{{ s }} + {{ ahead }}, select(0u, left({{ op.size }}, {{ op.tile }} + {{ op.x }}_word_{{ s }} * WORD), {{ k0 }} + {{ op.x }}_row_{{ s }} < sizes.k));
+            next_{{ op.x }}_{{ s }} = load_{{ op.x }}_some({{ op.x }}_at_{{ s }} + {{ ahead }}, select(0u, left({{ op.size }}, {{ op.tile }} + {{ op.x }}_word_{{ s }} * WORD), {{ k0 }} + {{ op.x }}_row_{{ s }} < sizes.k));
 //# endif
 //# endfor
 {% endcall %}
 {% endmacro %}
 
-{#- The registers `regs` -> workgroup memory, `buffer` words further on. -#}
-{% macro commit(op, buffer, regs) %}
+{#- Registers -> workgroup memory, `buffer` words further on. -#}
+{% macro commit(op, buffer) %}
 {% call some(op) %}
 //# for s in range(steps(op) | int)
-            tiles[{{ op.x }}_place_{{ s }}{{ buffer }}] = {{ "made_%s(%s_%s_%d)" % (op.x, regs, op.x, s) if op.own else "%s_%s_%d" % (regs, op.x, s) }};
+            tiles[{{ op.x }}_place_{{ s }}{{ buffer }}] = {{ "made_%s(next_%s_%d)" % (op.x, op.x, s) if op.own else "next_%s_%d" % (op.x, s) }};
 //# endfor
 {% endcall %}
 {% endmacro %}

@@ -9,6 +9,7 @@ and how they overlap:
 
   single    fetch, commit, wait, compute, wait
   prefetch  the next tile is fetched before the sums of this one, and waits in registers
+  early     the same, and asked for before all have committed this one
   double    and is committed to a second place, so that there is one wait a tile
 -#}
 {% macro tile_walk(buffering, fetch, commit, compute, begin, end, step) %}
@@ -20,14 +21,19 @@ and how they overlap:
 {{ compute("0") }}
         workgroupBarrier();
     }
-//# elif buffering == "prefetch"
+//# elif buffering in ["prefetch", "early"]
 {{ fetch(begin) }}
     for (var k0 = {{ begin }}; k0 < {{ end }}; k0 += {{ step }}) {
 {{ commit("0") }}
+//# if buffering == "prefetch"
         workgroupBarrier();
+//# endif
         if (k0 + {{ step }} < {{ end }}) {
 {{ fetch("(k0 + %s)" % step) }}
         }
+//# if buffering == "early"
+        workgroupBarrier();
+//# endif
 {{ compute("0") }}
         workgroupBarrier();
     }
