@@ -43,7 +43,7 @@ def flash(**changes):
 
 def decode(**changes):
     config = FlashDecode(
-        rows=2, lanes_d=2, slots=16, unroll=1, steps=1, prefetch=False, subgroup_size=0, vector=4
+        rows=2, lanes_d=2, slots=16, unroll=1, steps=1, ahead="no", subgroup_size=0, vector=4
     )
     return structs.replace(config, **changes)
 
@@ -72,13 +72,14 @@ CONFIGS = {
     ),
     "flash-columns": flash(tile_kv=8, tile_q=64, v_rows=8),
     "decode": decode(),
-    "decode-steps": decode(steps=2, slots=8, rows=4, prefetch=True, lanes_d=4),
+    "decode-steps": decode(steps=2, slots=8, rows=4, ahead="values", lanes_d=4),
+    "decode-ahead": decode(steps=2, slots=8, rows=4, ahead="tile", lanes_d=4),
     "decode-unrolled": decode(unroll=2, rows=1, slots=8, lanes_d=4),
 }
 EXCHANGES = {
     "lanes that fill a subgroup": decode(lanes_d=4, slots=8, unroll=2, subgroup_size=4),
     "more keys than lanes": decode(lanes_d=2, slots=16, unroll=8, rows=1, steps=2, subgroup_size=4),
-    "part of a subgroup": decode(lanes_d=2, slots=16, steps=2, rows=4, prefetch=True, subgroup_size=4),
+    "part of a subgroup": decode(lanes_d=2, slots=16, steps=2, rows=4, ahead="tile", subgroup_size=4),
 }
 """Products added up within subgroups, for the smallest ones that there are."""
 SCALAR = ("flash", "flash-pieces", "flash-straight", "decode")

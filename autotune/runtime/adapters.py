@@ -12,7 +12,7 @@ DAWN_TOGGLES = ("allow_unsafe_apis", "vulkan_enable_f16_on_nvidia")
 """What Dawn is told before the first adapter: experimental features may be asked for (subgroup matrices),
 and NVIDIA's GPUs have f16, which it blocks there by default."""
 DAWN_TOGGLES_OFF = ("timestamp_quantization",)
-"""What Dawn is told to leave: timestamps in steps of 65,536 ns, which keep web pages from timing each other."""
+"""What Dawn is told to leave: timestamps in steps of 65,536 ns, against web pages that time each other."""
 
 FEATURES = {
     "shader-f16": "shader-f16",

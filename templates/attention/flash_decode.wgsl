@@ -21,7 +21,8 @@ enable subgroups;
 //   slots      keys side by side, e.g. 32
 //   unroll     keys of an invocation at a time, e.g. 4: so many loads are under way at once
 //   steps      how often: a workgroup takes slots · unroll · steps keys in all
-//   prefetch   V is loaded before the scores are known
+//   ahead      what is loaded before it is asked for: no; values: V, before the scores are known; tile: also the K and
+//              V of the next step, as soon as their registers are free
 //   subgroup_size   lanes of a subgroup, which the device must have, e.g. 32: those that share a product add it up
 //              by exchange, without workgroup memory and one barrier a step less; 0 for any device
 //   vector     elements a memory access moves: 4 or 1
@@ -73,9 +74,17 @@ var<workgroup> scores: array<array<f32, TILE_KV>, ROWS>;
 var<workgroup> slot_sums: array<vec4<f32>, INVOCATIONS>;
 var<workgroup> slot_peaks: array<vec2<f32>, VALUE_SLOTS>;
 
-{% macro fetch_v() %}
+{#- Memory -> registers, as stored: what an invocation has of K and of V in the step that begins at kv0. -#}
+{% macro fetch_k(kv0, to) %}
+//# for d in range(loads_d)
+//# for u in range(unroll)
+        {{ to }}stored_k_{{ u }}_{{ d }} = load_k(k_begin + min({{ kv0 }} + slot + {{ u }}u * SLOTS, last_read) * sizes.k_row, (lane + {{ d }}u * LANES_D) * 4u);
+//# endfor
+//# endfor
+{% endmacro %}
+{% macro fetch_v(kv0, to) %}
 //# for n in range(loads_v)
-        let v_{{ n }} = vec4<f32>(load_v(v_begin + min(kv0 + value_slot + {{ n }}u * VALUE_SLOTS, last_key) * sizes.v_row, column));
+        {{ to }}stored_v_{{ n }} = load_v(v_begin + min({{ kv0 }} + value_slot + {{ n }}u * VALUE_SLOTS, last_read) * sizes.v_row, column);
 //# endfor
 {% endmacro %}
 {% macro product(r, u) %}
@@ -125,9 +134,9 @@ fn main(
     let batch = id / (blocks * splits * sizes.kv_heads);
     let last_row = min(row0 + ROWS, all_rows) - 1u;
     let keys = keys_of(batch);
-    let last_key = max(keys, 1u) - 1u;
     let kv_begin = max(split * SPLIT, seen_from(keys, row0 / sizes.group) / TILE_KV * TILE_KV);
     let kv_end = min(split * SPLIT + SPLIT, seen_to(keys, last_row / sizes.group));
+    let last_read = max(kv_end, 1u) - 1u;  // in place of what lies past it, which is masked
     let k_begin = k_start(batch, kv_head);
     let v_begin = v_start(batch, kv_head);
     let factor = q_factor();
@@ -147,6 +156,10 @@ fn main(
     var l_{{ r }} = 0.0;
     var o_{{ r }} = vec4<f32>();
 //# endfor
+//# if ahead == "tile"
+{{ fetch_k("kv_begin", "var ") }}
+{{ fetch_v("kv_begin", "var ") }}
+//# endif
     workgroupBarrier();
 
 //# if subgroup_size
@@ -154,17 +167,13 @@ fn main(
 //# endif
     for (var kv0 = kv_begin; kv0 < kv_end; kv0 += TILE_KV) {
         // Products: each lane its vec4s of a few keys, all loads before their use.
+{{ fetch_k("kv0", "let ") if ahead != "tile" }}
+{{ fetch_v("kv0", "let ") if ahead == "values" }}
 //# for u in range(unroll)
-        let k_row_{{ u }} = k_begin + min(kv0 + slot + {{ u }}u * SLOTS, last_key) * sizes.k_row;
-//# endfor
 //# for d in range(loads_d)
-//# for u in range(unroll)
-        let k_{{ u }}_{{ d }} = vec4<f32>(load_k(k_row_{{ u }}, (lane + {{ d }}u * LANES_D) * 4u));
+        let k_{{ u }}_{{ d }} = vec4<f32>(stored_k_{{ u }}_{{ d }});
 //# endfor
 //# endfor
-//# if prefetch
-{{ fetch_v() }}
-//# endif
 //# for r in range(rows)
         {
 //# for d in range(loads_d)
@@ -178,6 +187,7 @@ fn main(
 //# endif
         }
 //# endfor
+{{ fetch_k("kv0 + TILE_KV", "") if ahead == "tile" }}
         workgroupBarrier();
 
 //# if not subgroup_size
@@ -197,9 +207,10 @@ fn main(
 
 //# endif
         // P·V: each slot has a softmax of its own over its keys.
-//# if not prefetch
-{{ fetch_v() }}
-//# endif
+{{ fetch_v("kv0", "let ") if ahead == "no" }}
+//# for n in range(loads_v)
+        let v_{{ n }} = vec4<f32>(stored_v_{{ n }});
+//# endfor
         if (value_slot < VALUE_SLOTS) {
 //# for r in range(rows)
             {
@@ -226,6 +237,7 @@ fn main(
             }
 //# endfor
         }
+{{ fetch_v("kv0 + TILE_KV", "") if ahead == "tile" }}
 //# if subgroup_size
         now = 1u - now;
 //# endif

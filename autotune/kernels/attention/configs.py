@@ -69,7 +69,7 @@ class FlashDecode(Config, frozen=True, kw_only=True, tag="flash_decode"):
     slots: Annotated[int, Meta(ge=1, le=256)]
     unroll: Literal[1, 2, 4, 8]
     steps: Annotated[int, Meta(ge=1, le=256)]
-    prefetch: bool
+    ahead: Literal["no", "values", "tile"]
     subgroup_size: Literal[0, 4, 8, 16, 32, 64]
     vector: Literal[1, 4]
 

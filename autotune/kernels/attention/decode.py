@@ -82,6 +82,12 @@ DECODE_RULES = (
         needed=False,
     ),
     Rule(
+        ("steps", "ahead"),
+        "there is no next step to load ahead for",
+        lambda _, c: c["steps"] > 1 or c["ahead"] != "tile",
+        needed=False,
+    ),
+    Rule(
         ("lanes_d", "slots", "unroll"),
         "too many loads under way",
         lambda p, c: sum(loads(p, c)) <= MAX_LOADS,

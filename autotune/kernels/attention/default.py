@@ -62,7 +62,7 @@ def _decode(p: AttentionProblem, limits: Mapping[str, int], vector: Literal[1, 4
     shape: dict[str, Any] = {
         "lanes_d": lanes,
         "slots": slots,
-        "prefetch": True,
+        "ahead": "values",
         "subgroup_size": 0,
         "vector": vector,
     }

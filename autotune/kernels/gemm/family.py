@@ -80,7 +80,7 @@ class Gemm(Family):
     weightless = {  # noqa: RUF012
         "blocked": ("lanes_n", "vector", "strips", "commit_k", "unroll_k", "group_m", "zigzag"),
         "split_k": ("lanes_n", "strips", "commit_k", "unroll_k", "group_m", "zigzag"),
-        "subgroup_matrix": ("commit_k", "group_m"),
+        "subgroup_matrix": ("group_m",),
     }
     options = (
         Option("size", "Those of M, N and K that are not given.", int),
@@ -161,7 +161,8 @@ class Gemm(Family):
             (rows + rows_by, cols + cols_by, problem.k),  # where sums are as long as the problem's
         )
         small = {"batch": min(problem.batch, 3), "lda": 0, "ldb": 0, "ldc": 0}
-        return [structs.replace(problem, m=m, n=n, k=k, **small) for m, n, k in shapes]
+        near = (structs.replace(problem, m=m, n=n, k=k, **small) for m, n, k in shapes)
+        return [other for other in near if other != problem]
 
     def inputs(self, problem: GemmProblem, seed: int, *, integers: bool) -> "dict[str, Array]":
         from autotune.kernels.gemm import numeric  # keeps NumPy out of the look-up path

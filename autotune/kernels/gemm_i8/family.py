@@ -91,10 +91,11 @@ class GemmI8(Family):
             (rows + rows_by, cols + cols_by, problem.k),  # where sums are as long as the problem's
         )
         most = (K_LIMIT - 1) // step * step
-        return [
+        near = (
             GemmI8Problem(m=max(m, rows_by), n=max(n, cols_by), k=min(max(k, step), most))
             for m, n, k in shapes
-        ]
+        )
+        return [other for other in near if other != problem]
 
     def inputs(self, problem: GemmI8Problem, seed: int, *, integers: bool) -> "dict[str, Array]":
         """All int8 values; scales as quantisation makes them, or whole powers of two with a sign."""

@@ -119,7 +119,8 @@ class GemmQ4(Family):
             (rows_by, 2 * cols + cols_by, 3 * depth + unit),
             (rows + rows_by, cols + cols_by, problem.k),  # where sums are as long as the problem's
         )
-        return [structs.replace(problem, m=max(m, rows_by), n=max(n, cols_by), k=k) for m, n, k in shapes]
+        near = (structs.replace(problem, m=max(m, rows_by), n=max(n, cols_by), k=k) for m, n, k in shapes)
+        return [other for other in near if other != problem]
 
     def inputs(self, problem: GemmQ4Problem, seed: int, *, integers: bool) -> "dict[str, Array]":
         import numpy as np
