@@ -52,8 +52,10 @@ def default(problem: GemmProblem, profile: DeviceProfile | None) -> GemmConfig:
     on_nvidia = profile is not None and profile.vendor_id == NVIDIA
     if on_nvidia and vector == 4 and short >= 128 and _tiles(problem, 128, 128) >= MANY_TILES:
         turned = problem.transpose_b or not problem.transpose_a
-        banks = {"banks": "swizzle" if turned else "plain"}
-        return Blocked(**_block(128, 128, 16, 8, vector) | _AHEAD | banks, group_m=8)  # type: ignore[arg-type]
+        more = {"banks": "swizzle" if turned else "plain"}
+        if problem.dtype != problem.accumulate:  # turned into f32 once, and not at each use
+            more["staged"] = "accumulator"
+        return Blocked(**_block(128, 128, 16, 8, vector) | _AHEAD | more, group_m=8)  # type: ignore[arg-type]
     if on_cpu and short >= 128:
         return Blocked(**_block(128, 128, 8, 16, vector), **_IN_ROWS, group_m=8)  # type: ignore[arg-type]
     most = 1 if on_cpu else max(min(problem.k // 32, MOST_SPLITS), 1)
