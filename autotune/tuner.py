@@ -194,6 +194,8 @@ class _Tuning:
         self._report("search", self.space)
         try:
             in_lanes = lanes(bench, jobs=self.options.jobs, workers=self.options.workers)
+            if self.options.workers != 1:
+                self.notes.append(f"adapters searched on at once: {max(len(in_lanes) // self.options.jobs, 1)}")
             going_on, best = self._may_go_on, self._best_seconds
             for trial in trials(self.family, in_lanes, search, self.axes, log, going_on, best):
                 self._take(trial, search)

@@ -116,9 +116,10 @@ def test_several_candidates_in_work_on_one_adapter_find_a_right_winner(tmp_path)
     record = tmp_path / "record.gz"
     said = autotune(
         *("gemm", "--size", "64", "--trials", "8", "--jobs", "3", "--adapter", "llvmpipe"),
-        *("--record", str(record)),
+        *("--workers", "all", "--record", str(record)),
         cache=tmp_path / "cache",
     )
+    assert "adapters searched on at once: 1" in said
     assert "the number of trials was reached" in said
     assert "unproven" not in said
     replayed = autotune(
