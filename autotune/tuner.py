@@ -195,7 +195,8 @@ class _Tuning:
         try:
             in_lanes = lanes(bench, jobs=self.options.jobs, workers=self.options.workers)
             if self.options.workers != 1:
-                self.notes.append(f"adapters searched on at once: {max(len(in_lanes) // self.options.jobs, 1)}")
+                adapters = max(len(in_lanes) // self.options.jobs, 1)
+                self.notes.append(f"adapters searched on at once: {adapters}")
             going_on, best = self._may_go_on, self._best_seconds
             for trial in trials(self.family, in_lanes, search, self.axes, log, going_on, best):
                 self._take(trial, search)

@@ -123,26 +123,9 @@ fn main(
     @builtin(subgroup_id) subgroup: u32,
     @builtin(subgroup_invocation_id) subgroup_lane: u32,
 ) {
-    // Which queries of which head. The whole workgroup leaves together past the end.
-    let tiles_q = (sizes.seq + TILE_Q - 1u) / TILE_Q;
-    let heads = sizes.heads * sizes.batch{{ " * %du" % parts_v if parts_v > 1 }};
-    let id = linear_workgroup(workgroup, grid);
-    if (id >= tiles_q * heads) { return; }
-//# if causal
-    // Later queries see more keys. Those of all heads come first, so that no core is left with a long one at the
-    // end. (Longest processing time first: Graham, "Bounds on multiprocessing timing anomalies", 1969.)
-    let q0 = (tiles_q - 1u - id / heads) * TILE_Q;
-    let place_in_heads = id % heads;
-//# else
-    let q0 = id % tiles_q * TILE_Q;
-    let place_in_heads = id / tiles_q;
-//# endif
-    let head = place_in_heads % sizes.heads;
-    let batch = place_in_heads / sizes.heads{{ " % sizes.batch" if parts_v > 1 }};
-//# if parts_v > 1
-    let v0 = place_in_heads / (sizes.heads * sizes.batch) * WIDTH;
-//# endif
-    let place = place_of(batch, head);
+//# set tiles_v = parts_v
+//# set width_v = "WIDTH"
+{% include "attention/query_tile.wgsl" %}
     let k_begin = k_start(batch, head / sizes.group);
     let v_begin = v_start(batch, head / sizes.group);
     let factor = q_factor();

@@ -92,9 +92,9 @@ def _fits(p: AttentionProblem, config: FlashDecode, memory: int) -> bool:
 def _on_matrix_units(
     p: AttentionProblem, profile: DeviceProfile, vector: Literal[1, 4]
 ) -> Iterator[FlashSubgroupMatrix]:
-    """Legal configs for f16 elements, the best guess first: 16 queries a subgroup; eight subgroups where there
-    is work for that, with few keys at a time, so that a core holds two workgroups, or for wide heads more; else
-    fewer, as workgroup memory and registers allow. None where there are few queries or keys."""
+    """Legal configs for f16 elements, the best guess first: 16 queries a subgroup. Where there is work for
+    eight subgroups these have few keys at a time, so that a core holds two workgroups, more for wide heads;
+    else fewer do, as workgroup memory and registers allow. None where there are few queries or keys."""
     if min(p.seq, p.kv_seq) <= MATRIX_EXTENT:
         return
     short = p.accumulate == "f16"
