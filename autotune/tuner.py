@@ -69,6 +69,9 @@ def tune(
     device = WorkerRuntime(adapter, runtime=runtime) if isinstance(runtime, str) else runtime
     try:
         notes: list[str] = []
+        if isinstance(device, WorkerRuntime) and device.refuted:
+            wrong = ", ".join(map(str, device.refuted))
+            notes.append(f"matrix units that multiply wrongly, or not at all, are left alone: {wrong}")
         try:
             cache.remember_device(device.profile, root, cache.selection(adapter, runtime_of(device.profile)))
         except CacheUnwritable as error:

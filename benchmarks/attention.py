@@ -157,7 +157,8 @@ def main(shapes: str | None, dtype: str, accumulate: str, layouts: bool, **optio
             structs.replace(problem, layout=layout) for problem in problems for layout in get_args(Layout)
         ]
     others = {} if layouts else available(PEERS)
-    rows = compare(problems, others, traffic, dtype=dtype, multiplied=accumulate, **options)
+    multiplied = [*(["f16 to f32"] if dtype == "f16" else []), accumulate]
+    rows = compare(problems, others, traffic, dtype=dtype, multiplied=multiplied, **options)
     if layouts:
         click.echo(layout_table(rows))
 

@@ -1,15 +1,16 @@
-"""What a device can do at most, by two kernels of our own: multiply-adds in registers, and a copy.
+"""What a device can do at most, by kernels of our own: products in registers and on matrix units, and a copy.
 
-A kernel's rate as a share of these says how much is left. Both are measured in the run that they are set
+A kernel's rate as a share of these says how much is left. All are measured in the run that they are set
 beside, on the same clocks.
 """
 
 from collections.abc import Callable
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from autotune import measure
-from autotune.model import Buffer, Measurement, Pass, Plan
+from autotune.kernels.matrices import ELEMENT_BYTES
+from autotune.model import Buffer, Measurement, Pass, Plan, SubgroupMatrix
 from autotune.runtime.base import CandidateFailed
 from autotune.runtime.process import WorkerRuntime
 
@@ -33,6 +34,25 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>) {{
     }}
     let sum = {total};
     if (f32({last}) == 123456.0) {{ sink[0] = 1.0; }}
+}}
+"""
+
+_MATRICES = """{enable}enable subgroups;
+enable chromium_experimental_subgroup_matrix;
+diagnostic(off, chromium.subgroup_matrix_uniformity);
+@group(0) @binding(0) var<storage, read_write> sink: array<vec4<u32>>;
+alias Left = subgroup_matrix_left<{element}, {k}, {m}>;
+alias Right = subgroup_matrix_right<{element}, {n}, {k}>;
+alias Result = subgroup_matrix_result<{result}, {n}, {m}>;
+@compute @workgroup_size({invocations})
+fn main(@builtin(workgroup_id) id: vec3<u32>) {{
+    let a = Left({scalar}(id.x % 3u));
+    let b = Right({scalar}(id.x % 2u));
+{start}
+    for (var i = 0u; i < {rounds}u; i += 1u) {{
+{steps}
+    }}
+{stores}
 }}
 """
 
@@ -64,7 +84,8 @@ class Ceiling(Struct, frozen=True):
     """The most that kernels of ours got out of a device."""
 
     flops: dict[str, float]
-    """Operations a second by what is multiplied, `f32`, `f16` or `i8`; a multiply-add counts as two."""
+    """Operations a second by what is multiplied, `f32`, `f16` or `i8`, or on matrix units `f16 to f32`; a
+    multiply-add counts as two."""
     copy: float
     """Bytes a second that are read and written."""
 
@@ -74,10 +95,11 @@ def ceiling(opened: Callable[[], WorkerRuntime]) -> Ceiling:
     runtime = opened()
     try:
         kinds = ["f32", "i8", *(["f16"] if "shader-f16" in runtime.profile.features else [])]
-        return Ceiling(
-            flops={kind: found for kind in kinds if (found := _multiply_adds(runtime, kind))},
-            copy=_copy(runtime),
-        )
+        flops = {kind: _multiply_adds(runtime, kind) for kind in kinds}
+        for shape in runtime.profile.subgroup_matrix:
+            types = f"{shape.element} to {shape.result}"
+            flops[types] = max(flops.get(types, 0.0), _products(runtime, shape))
+        return Ceiling(flops={kind: found for kind, found in flops.items() if found}, copy=_copy(runtime))
     finally:
         runtime.close()
 
@@ -117,6 +139,39 @@ def _multiply_add_text(kind: str, rounds: int) -> str:
     )
 
 
+def _products(runtime: WorkerRuntime, shape: SubgroupMatrix) -> float:
+    """The same on matrix units that multiply this shape."""
+    rounds = ROUNDS // 16 if runtime.profile.is_cpu else ROUNDS
+    lanes = runtime.profile.subgroup_size
+    subgroups = INVOCATIONS // lanes if lanes else 0
+    if not subgroups or shape.n * ELEMENT_BYTES[shape.result] % 16:
+        return 0.0
+    size = shape.m * shape.n * ELEMENT_BYTES[shape.result] // 4
+    runtime.load({"sink": bytes(size * 4)})
+    buffer = Buffer(name="sink", role="output", element="u32", shape=(size,), binding=0)
+    workgroups = 16 if runtime.profile.is_cpu else 2048
+    text = _matrices_text(shape, rounds, subgroups * lanes)
+    seconds = _seconds(runtime, _plan(text, (buffer,), workgroups, invocations=subgroups * lanes))
+    products = workgroups * subgroups * rounds * STEPS * CHAINS
+    return 2 * products * shape.m * shape.n * shape.k / seconds if seconds else 0.0
+
+
+def _matrices_text(shape: SubgroupMatrix, rounds: int, invocations: int) -> str:
+    chain = "c{0} = subgroupMatrixMultiplyAccumulate(a, b, c{0});"
+    pitch = shape.n * ELEMENT_BYTES[shape.result] // 16
+    store = f"subgroupMatrixStore<row_major>(&sink, 0u, c{{0}}, {pitch}u);"
+    return _MATRICES.format(
+        enable="enable f16;\n" if "f16" in (shape.element, shape.result) else "",
+        scalar={"i8": "i32", "u8": "u32"}.get(shape.element, shape.element),
+        **structs.asdict(shape),
+        invocations=invocations,
+        rounds=rounds,
+        start="\n".join(f"    var c{i} = Result();" for i in range(CHAINS)),
+        steps="\n".join("        " + chain.format(i) for _ in range(STEPS) for i in range(CHAINS)),
+        stores="\n".join("    " + store.format(i) for i in range(CHAINS)),
+    )
+
+
 def _copy(runtime: WorkerRuntime) -> float:
     """Bytes a second of a copy that no cache holds."""
     limit = min(
@@ -132,11 +187,11 @@ def _copy(runtime: WorkerRuntime) -> float:
     return 2 * size / seconds if seconds else 0.0
 
 
-def _plan(wgsl: str, buffers: tuple[Buffer, ...], workgroups: int) -> Plan:
+def _plan(wgsl: str, buffers: tuple[Buffer, ...], workgroups: int, *, invocations: int = INVOCATIONS) -> Plan:
     step = Pass(
         wgsl=wgsl,
         entry_point="main",
-        workgroup_size=(256, 1, 1),
+        workgroup_size=(invocations, 1, 1),
         workgroup_bytes=0,
         workgroups=workgroups,
         buffers=tuple(buffer.name for buffer in buffers),

@@ -94,7 +94,7 @@ def compare(
     traffic: Callable[[Any], int],
     *,
     dtype: str,
-    multiplied: str,
+    multiplied: Sequence[str],
     adapter: str | None,
     runtime: str,
     cache_dir: Path | None,
@@ -105,20 +105,21 @@ def compare(
 ) -> list[dict[str, Any]]:
     """Time each problem beside the peers, write the rows as they come, and print the table and the means.
 
-    `traffic` gives the bytes that have to move once at least, `multiplied` is the type of the products,
-    `stand_in` gives what a peer is asked for.
+    `traffic` gives the bytes that have to move once at least; of the peaks that `multiplied` names the first
+    that the device has counts; `stand_in` gives what a peer is asked for.
     """
     opened = partial(WorkerRuntime, adapter, runtime=runtime)
     peaks = ceiling(opened)
+    products = next((kind for kind in multiplied if kind in peaks.flops), multiplied[-1])
     rows: list[dict[str, Any]] = []
     for problem in problems:
         row = ours(problem, opened(), cache_dir, tune_seconds, compare_seconds) | {"bytes": traffic(problem)}
         row["seconds"] |= run_peers(others, stand_in(problem), row["label"])
         rows.append(row)
-        click.echo(table([row], list(others), multiplied, peaks).splitlines()[-1], err=True)
+        click.echo(table([row], list(others), products, peaks).splitlines()[-1], err=True)
         if out is not None:
             _write(out, dtype, peaks, rows)
-    click.echo(table(rows, list(others), multiplied, peaks))
+    click.echo(table(rows, list(others), products, peaks))
     click.echo(f"\n{peaks_line(peaks)}\n")
     click.echo(means(rows, list(others)))
     return rows

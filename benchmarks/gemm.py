@@ -147,7 +147,8 @@ def main(shapes: str | None, dtype: str, transpose_b: bool, accumulate: str, **o
     if dtype == "f16":
         problems = [structs.replace(problem, accumulate=accumulate) for problem in problems]
     others = available({name: PEERS[name] for name in ALONE.get(dtype, PEERS)})
-    multiplied = "i8" if dtype == "i8" else "f32"  # 4-bit weights and f16 elements are multiplied as f32
+    # Where there are no matrix units, 4-bit weights and f16 elements are multiplied as f32.
+    multiplied = {"f32": ["f32"], "i8": ["i8 to i32", "i8"]}.get(dtype, [f"f16 to {accumulate}", "f32"])
     compare(problems, others, traffic, dtype=dtype, multiplied=multiplied, stand_in=peer_problem, **options)
 
 

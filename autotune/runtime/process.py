@@ -18,7 +18,7 @@ from typing import IO, Any, cast
 from msgspec import Struct
 
 from autotune.errors import NoAdapter, RuntimeMissing, WorkerCrashed, WorkerError, WorkerHung
-from autotune.model import Clock, DeviceProfile, Plan, Stage
+from autotune.model import MATRIX_FEATURE, Clock, DeviceProfile, Plan, Stage, SubgroupMatrix
 from autotune.runtime import DEFAULT_RUNTIME, compiler_of, messages
 from autotune.runtime.base import CandidateFailed
 
@@ -301,6 +301,14 @@ class WorkerRuntime:
                 f"the adapter {index} opens as {other.profile.name}, not as {self.profile.name}"
             )
         return other
+
+    @property
+    def refuted(self) -> tuple[SubgroupMatrix, ...]:
+        """Shapes of matrix units that the adapter lists, but that a proof found wrong when it was opened."""
+        if MATRIX_FEATURE not in self.profile.features:
+            return ()
+        listed = self.listed[self.index].subgroup_matrix
+        return tuple(one for one in listed if one not in self.profile.subgroup_matrix)
 
     @property
     def worker_pid(self) -> int | None:
