@@ -70,8 +70,10 @@ def tune(
     try:
         notes: list[str] = []
         if isinstance(device, WorkerRuntime) and device.refuted:
-            wrong = ", ".join(map(str, device.refuted))
-            notes.append(f"matrix units that multiply wrongly, or not at all, are left alone: {wrong}")
+            shapes = ", ".join(map(str, device.refuted))
+            notes.append(
+                f"matrix units that failed the check when the adapter was opened are not used: {shapes}"
+            )
         try:
             cache.remember_device(device.profile, root, cache.selection(adapter, runtime_of(device.profile)))
         except CacheUnwritable as error:

@@ -1,6 +1,6 @@
 """Attention beside its peers, on one device in one run: times, rates, ratios, shares of the device's peaks.
 
-    python benchmarks/attention.py --out benchmarks/results/attention-f32-h200.json
+    python benchmarks/attention.py --out benchmarks/results/h200/attention-f32.json
     python benchmarks/attention.py --layouts            # the ways to store Q, K and V, against each other
 
 For each shape it tunes (or takes the cached winner), then times, interleaved, the winner and the portable

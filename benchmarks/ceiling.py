@@ -46,8 +46,8 @@ alias Right = subgroup_matrix_right<{element}, {n}, {k}>;
 alias Result = subgroup_matrix_result<{result}, {n}, {m}>;
 @compute @workgroup_size({invocations})
 fn main(@builtin(workgroup_id) id: vec3<u32>) {{
-    let a = Left({scalar}(id.x % 3u));
-    let b = Right({scalar}(id.x % 2u));
+    let a = Left({scalar}(id.x % 3u + 1u) * {scalar}({small}));
+    let b = Right({scalar}(id.x % 5u + 1u) * {scalar}({small}));
 {start}
     for (var i = 0u; i < {rounds}u; i += 1u) {{
 {steps}
@@ -146,7 +146,7 @@ def _products(runtime: WorkerRuntime, shape: SubgroupMatrix) -> float:
     subgroups = INVOCATIONS // lanes if lanes else 0
     if not subgroups or shape.n * ELEMENT_BYTES[shape.result] % 16:
         return 0.0
-    size = shape.m * shape.n * ELEMENT_BYTES[shape.result] // 4
+    size = CHAINS * shape.m * shape.n * ELEMENT_BYTES[shape.result] // 4
     runtime.load({"sink": bytes(size * 4)})
     buffer = Buffer(name="sink", role="output", element="u32", shape=(size,), binding=0)
     workgroups = 16 if runtime.profile.is_cpu else 2048
@@ -158,17 +158,22 @@ def _products(runtime: WorkerRuntime, shape: SubgroupMatrix) -> float:
 
 def _matrices_text(shape: SubgroupMatrix, rounds: int, invocations: int) -> str:
     chain = "c{0} = subgroupMatrixMultiplyAccumulate(a, b, c{0});"
+    kind = {"i8": "i32", "u8": "u32"}.get(shape.element, shape.element)
     pitch = shape.n * ELEMENT_BYTES[shape.result] // 16
-    store = f"subgroupMatrixStore<row_major>(&sink, 0u, c{{0}}, {pitch}u);"
+    stores = (
+        f"    subgroupMatrixStore<row_major>(&sink, {i * shape.m * pitch}u, c{i}, {pitch}u);"
+        for i in range(CHAINS)
+    )
     return _MATRICES.format(
         enable="enable f16;\n" if "f16" in (shape.element, shape.result) else "",
-        scalar={"i8": "i32", "u8": "u32"}.get(shape.element, shape.element),
+        scalar=kind,
+        small=0.001 if kind.startswith("f") else 1,
         **structs.asdict(shape),
         invocations=invocations,
         rounds=rounds,
-        start="\n".join(f"    var c{i} = Result();" for i in range(CHAINS)),
+        start="\n".join(f"    var c{i} = Result({shape.result}({i + 1}));" for i in range(CHAINS)),
         steps="\n".join("        " + chain.format(i) for _ in range(STEPS) for i in range(CHAINS)),
-        stores="\n".join("    " + store.format(i) for i in range(CHAINS)),
+        stores="\n".join(stores),
     )
 
 

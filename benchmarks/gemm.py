@@ -1,6 +1,6 @@
 """GEMM beside its peers, on one device in one run: times, rates, ratios, shares of the device's peaks.
 
-    python benchmarks/gemm.py --dtype f32 --out benchmarks/results/gemm-f32.json
+    python benchmarks/gemm.py --dtype f32 --out benchmarks/results/h200/gemm-f32.json
 
 For each shape it tunes (or takes the cached winner), then times, interleaved, the winner and the
 portable default, each with sizes at run time and baked in, and the naive kernel; then each peer that
@@ -147,8 +147,9 @@ def main(shapes: str | None, dtype: str, transpose_b: bool, accumulate: str, **o
     if dtype == "f16":
         problems = [structs.replace(problem, accumulate=accumulate) for problem in problems]
     others = available({name: PEERS[name] for name in ALONE.get(dtype, PEERS)})
-    # Where there are no matrix units, 4-bit weights and f16 elements are multiplied as f32.
-    multiplied = {"f32": ["f32"], "i8": ["i8 to i32", "i8"]}.get(dtype, [f"f16 to {accumulate}", "f32"])
+    # Without matrix units f16 elements are multiplied as f32, as 4-bit weights are beside f32 activations.
+    products = {"i8": ["i8 to i32", "i8"], "f16": [f"f16 to {accumulate}", "f32"]}
+    multiplied = products.get(dtype, ["f32"])
     compare(problems, others, traffic, dtype=dtype, multiplied=multiplied, stand_in=peer_problem, **options)
 
 

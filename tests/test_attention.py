@@ -164,7 +164,7 @@ def test_new_tokens_behind_a_filled_cache_see_all_that_came_before(runtime, seq)
     assert [run(runtime, asked, config) for config in configs] == [None] * len(configs)
 
 
-@pytest.mark.parametrize("name", ["naive", "flash", "decode"])
+@pytest.mark.parametrize("name", ["naive", "flash", "decode", "decode-ahead"])
 def test_queries_that_see_nothing_give_exactly_0_and_no_nan(runtime, name):
     asked = problem(batch=2, mask="bool", mask_broadcast="bh", lengths=True, lse=True, kv_seq=40)
     plan = ATTENTION.plan(asked, CONFIGS[name], specialize=False)
@@ -260,6 +260,7 @@ MUTANTS = {
     "sums of rows are not rescaled": ("flash", r"l_(\d) \*= shrink_\1;", ""),
     "rows take only their own maximum": ("flash", r"most_(\d) = max\(most_\1, row_parts.*", ""),
     "splits are not weighted": ("decode", r"total \+= part_sums(.*) \* weight;", r"total += part_sums\1;"),
+    "the next step's keys are this one's": ("decode-ahead", r"kv0 \+ TILE_KV \+ slot", "kv0 + slot"),
     "slots are not weighted": ("decode", r"total \+= slot_sums(.*) \* weight;", r"total += slot_sums\1;"),
     "a key is forgotten": ("flash", r"key >= keys\)", "key + 1u >= keys)"),
 }

@@ -145,7 +145,7 @@ def test_sizes_baked_into_the_text_are_right(matrix_runtime):
 
 @pytest.mark.parametrize("k", [16, 48, 80])
 @pytest.mark.parametrize("name", ["double", "early"])
-def test_an_odd_number_of_tiles_is_right_with_two_places(matrix_runtime, name, k):
+def test_an_odd_number_of_tiles_is_right(matrix_runtime, name, k):
     config = structs.replace(CONFIGS[name], tile_k=16)
     assert_right(matrix_runtime, [f16(33, 40, k), f16(33, 40, k + 3)], config)
 

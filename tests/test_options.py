@@ -12,7 +12,7 @@ from autotune.errors import AutotuneError, InvalidConfig, NoAdapter, StorageLost
 from autotune.model import MATRIX_FEATURE, SubgroupMatrix
 from autotune.results import Budget, Options
 from autotune.runtime.base import CandidateFailed
-from autotune.runtime.process import WorkerRuntime
+from autotune.runtime.process import WorkerRuntime, refuted
 from autotune.search import Board, importance
 from autotune.search.samplers import SAMPLERS, make
 from autotune.space import Axis, Space
@@ -271,15 +271,14 @@ def test_workers_use_adapters_of_the_same_model_only():
         listed(one, device(driver="older")).alike(2)
 
 
-def test_matrix_units_that_a_proof_refutes_are_told():
+def test_matrix_units_that_fail_their_check_are_named():
     from fake_family import device
 
     shapes = tuple(SubgroupMatrix(element="f16", result="f32", m=8, n=8, k=k) for k in (8, 16))
-    runtime = listed(device(), device(subgroup_matrix=shapes), index=1)
-    runtime.profile = device(features=(MATRIX_FEATURE,), subgroup_matrix=shapes[:1])
-    assert [str(one) for one in runtime.refuted] == ["f16 to f32 8×8×16"]
-    runtime.profile = device(subgroup_matrix=())  # not asked for: nothing was proved
-    assert runtime.refuted == ()
+    offered = device(subgroup_matrix=shapes)
+    opened = device(features=(MATRIX_FEATURE,), subgroup_matrix=shapes[:1])
+    assert [str(one) for one in refuted(offered, opened)] == ["f16 to f32 8×8×16"]
+    assert refuted(offered, device(subgroup_matrix=())) == ()  # not asked for: nothing was checked
 
 
 @pytest.mark.parametrize("text", ["0", "-1", "some", "1.5"])

@@ -127,6 +127,13 @@ class Worker:
         return f"the worker died ({name}){': ' + said if said else ''}"
 
 
+def refuted(listed: DeviceProfile, opened: DeviceProfile) -> tuple[SubgroupMatrix, ...]:
+    """Shapes of matrix units that an adapter lists, but that failed the check when it was opened."""
+    if MATRIX_FEATURE not in opened.features:
+        return ()
+    return tuple(one for one in listed.subgroup_matrix if one not in opened.subgroup_matrix)
+
+
 def require(runtime: str) -> None:
     """Raise RuntimeMissing where the package of a runtime is not installed."""
     compiler_of(runtime)
@@ -215,6 +222,7 @@ class WorkerRuntime:
             worker.kill()
             raise
         self._worker: Worker | None = worker
+        self.refuted = refuted(self.listed[self.index], self.profile)
         slow = Deadlines(compile=30.0, run=30.0, time=60.0)
         self.deadlines = deadlines or (slow if self.profile.is_cpu else Deadlines())
 
@@ -301,14 +309,6 @@ class WorkerRuntime:
                 f"the adapter {index} opens as {other.profile.name}, not as {self.profile.name}"
             )
         return other
-
-    @property
-    def refuted(self) -> tuple[SubgroupMatrix, ...]:
-        """Shapes of matrix units that the adapter lists, but that a proof found wrong when it was opened."""
-        if MATRIX_FEATURE not in self.profile.features:
-            return ()
-        listed = self.listed[self.index].subgroup_matrix
-        return tuple(one for one in listed if one not in self.profile.subgroup_matrix)
 
     @property
     def worker_pid(self) -> int | None:

@@ -92,16 +92,16 @@ def _fits(p: AttentionProblem, config: FlashDecode, memory: int) -> bool:
 def _on_matrix_units(
     p: AttentionProblem, profile: DeviceProfile, vector: Literal[1, 4]
 ) -> Iterator[FlashSubgroupMatrix]:
-    """Legal configs for f16 elements, the best guess first: 16 queries a subgroup. Where there is work for
-    eight subgroups these have few keys at a time, so that a core holds two workgroups, more for wide heads;
-    else fewer do, as workgroup memory and registers allow. None where there are few queries or keys."""
+    """Legal configs for f16 elements, the best guess first: 16 queries a subgroup, eight subgroups where that
+    fills a GPU, else four, and 16 keys at a time (32 for wide heads); then what takes less workgroup memory
+    and registers. None where there are few queries or keys."""
     if min(p.seq, p.kv_seq) <= MATRIX_EXTENT:
         return
     short = p.accumulate == "f16"
-    tiles = [(4, 64, 1), (4, 32, 1), (4, 32, 2), (2, 32, 1), (2, 32, 2), (1, 16, 1), (1, 16, 4)]
-    if p.batch * p.heads * ceil_div(p.seq, 8 * 16) >= WANTED:
-        keys = (16, 32) if max(p.head_dim, p.v_head_dim) <= 64 else (32, 16)
-        tiles = [(8, count, 1) for count in keys] + tiles
+    keys = (16, 32) if max(p.head_dim, p.v_head_dim) <= 64 else (32, 16)
+    most = (8, 4) if p.batch * p.heads * ceil_div(p.seq, 8 * 16) >= WANTED else (4,)
+    tiles = [(subgroups, count, 1) for subgroups in most for count in keys]
+    tiles += [(4, 32, 2), (2, 32, 1), (2, 32, 2), (1, 16, 1), (1, 16, 4)]
     for shape in shapes_of(profile, "f16", "f32"):
         for subgroups, tile_kv, parts_v in tiles:
             rows = max(extents(shape)[0], 16)

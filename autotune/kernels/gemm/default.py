@@ -33,13 +33,13 @@ MANY_LINES = 8192
 def default(problem: GemmProblem, profile: DeviceProfile | None) -> GemmConfig:
     """Few rows or columns: stream the large matrix. Else tiles of 64×64, 32×128 along a short side of C, and
     32×32 where larger ones would be few however K is split; which it is until there is enough to do.
-    Where K is split, more invocations share a tile; where nothing comes in fours, they share smaller ones;
+    Where K is split, more invocations share a tile; where nothing comes in fours, they share smaller ones.
 
     On NVIDIA's GPUs, large matrices take the largest register blocks. Where a device has matrix units for the
     types, all but small or narrow problems are theirs.
 
-    A software adapter has few cores to fill: there K is not split, and larger, shallower tiles of A in
-    rows are read in the order that they lie in.
+    A software adapter has few cores to fill: there K is not split, and tiles of A in rows are read in the order
+    that they lie in.
     """
     on_matrices = _on_matrix_units(problem, profile)
     if on_matrices is not None:
@@ -58,8 +58,13 @@ def default(problem: GemmProblem, profile: DeviceProfile | None) -> GemmConfig:
         return Blocked(**_block(128, 128, 16, 8, vector) | _AHEAD | more, group_m=8)  # type: ignore[arg-type]
     if on_cpu and short >= 128:
         return Blocked(**_block(128, 128, 8, 16, vector), **_IN_ROWS, group_m=8)  # type: ignore[arg-type]
-    most = 1 if on_cpu else max(min(problem.k // 32, MOST_SPLITS), 1)
-    if short <= 32 and long >= 512 and not on_cpu:
+    if on_cpu:
+        wide = problem.m == short and problem.n >= 256
+        common = _block(32, 128, 16, 8, vector) if wide else _block(32, 64, 8, 8, vector)
+        common |= _SINGLE | {"lanes_n": 16 if wide else 8}
+        return Blocked(**common, group_m=8)  # type: ignore[arg-type]
+    most = max(min(problem.k // 32, MOST_SPLITS), 1)
+    if short <= 32 and long >= 512:
         tile_m, tile_n = (32, 128) if problem.m == short else (128, 32)
         common = _block(tile_m, tile_n, 8, 8, vector) | _STRIP | {"lanes_n": 8 if tile_n == 128 else 4}
     else:
@@ -73,7 +78,7 @@ def default(problem: GemmProblem, profile: DeviceProfile | None) -> GemmConfig:
         if tile_m == tile_n == 64:
             common = _block(64, 64, 8, 4, vector) | _STRIP | {"lanes_n": 8}
         return SplitK(**common, group_m=1, splits=splits)  # type: ignore[arg-type]
-    if vector == 1 and tile_m == tile_n == 64 and not on_cpu:
+    if vector == 1 and tile_m == tile_n == 64:
         common = _block(64, 32, 16, 4, vector) | _STRIP | {"lanes_n": 8}
     return Blocked(**common, group_m=8)  # type: ignore[arg-type]
 
@@ -107,6 +112,7 @@ _AHEAD = {
 _K_MAJOR = {"tile_k": 16, "unroll_k": 16, "lanes_n": 8, "k_major_a": True, "buffering": "double"}
 _IN_ROWS = {"tile_k": 8, "unroll_k": 8, "lanes_n": 8, "k_major_a": False, "buffering": "double"}
 _STRIP = {"tile_k": 16, "unroll_k": 16, "k_major_a": False, "buffering": "prefetch"}
+_SINGLE = _STRIP | {"buffering": "single"}
 
 
 def _block(
@@ -171,6 +177,8 @@ def _gemv(problem: GemmProblem, profile: DeviceProfile | None) -> Gemv:
         exchanged = problem.accumulate == "f32" and profile is not None and "subgroups" in profile.features
         if exchanged and not on_cpu:
             chosen["reduce"] = "subgroup"
+    elif rows <= 2 and on_cpu:  # barriers of many invocations take most of the time there
+        chosen |= {"lanes_n": 4, "threads_k": 8, "unroll_k": 4}
     elif rows <= 2:
         lanes_n = 8 if many or half else 4
         chosen |= {"lanes_n": lanes_n, "threads_k": 256 // lanes_n, "unroll_k": 4}
