@@ -38,8 +38,7 @@ def default(problem: GemmProblem, profile: DeviceProfile | None) -> GemmConfig:
     On NVIDIA's GPUs, large matrices take the largest register blocks. Where a device has matrix units for the
     types, all but small or narrow problems are theirs.
 
-    A software adapter has few cores to fill: there K is not split, and tiles of A in rows are read in the order
-    that they lie in.
+    A software adapter has few cores to fill, so there K is not split.
     """
     on_matrices = _on_matrix_units(problem, profile)
     if on_matrices is not None:
@@ -56,13 +55,8 @@ def default(problem: GemmProblem, profile: DeviceProfile | None) -> GemmConfig:
         if problem.dtype != problem.accumulate:  # turned into f32 once, and not at each use
             more["staged"] = "accumulator"
         return Blocked(**_block(128, 128, 16, 8, vector) | _AHEAD | more, group_m=8)  # type: ignore[arg-type]
-    if on_cpu and short >= 128:
-        return Blocked(**_block(128, 128, 8, 16, vector), **_IN_ROWS, group_m=8)  # type: ignore[arg-type]
     if on_cpu:
-        wide = problem.m == short and problem.n >= 256
-        common = _block(32, 128, 16, 8, vector) if wide else _block(32, 64, 8, 8, vector)
-        common |= _SINGLE | {"lanes_n": 16 if wide else 8}
-        return Blocked(**common, group_m=8)  # type: ignore[arg-type]
+        return _on_cpu(problem, vector)
     most = max(min(problem.k // 32, MOST_SPLITS), 1)
     if short <= 32 and long >= 512:
         tile_m, tile_n = (32, 128) if problem.m == short else (128, 32)
@@ -80,6 +74,17 @@ def default(problem: GemmProblem, profile: DeviceProfile | None) -> GemmConfig:
         return SplitK(**common, group_m=1, splits=splits)  # type: ignore[arg-type]
     if vector == 1 and tile_m == tile_n == 64:
         common = _block(64, 32, 16, 4, vector) | _STRIP | {"lanes_n": 8}
+    return Blocked(**common, group_m=8)  # type: ignore[arg-type]
+
+
+def _on_cpu(problem: GemmProblem, vector: Literal[1, 4]) -> Blocked:
+    """Large, shallow tiles, or smaller ones along a short side of C; A in rows, read as they lie."""
+    if min(problem.m, problem.n) >= 128:
+        common = _block(128, 128, 8, 16, vector) | _IN_ROWS
+    elif problem.m < problem.n and problem.n >= 256:
+        common = _block(32, 128, 16, 8, vector) | _SINGLE | {"lanes_n": 16}
+    else:
+        common = _block(32, 64, 8, 8, vector) | _SINGLE | {"lanes_n": 8}
     return Blocked(**common, group_m=8)  # type: ignore[arg-type]
 
 
