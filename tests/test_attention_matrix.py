@@ -281,6 +281,15 @@ def test_the_default_of_a_gpu_with_matrix_units_is_legal_and_uses_them(device, *
     assert not isinstance(other, FlashSubgroupMatrix)
 
 
+@pytest.mark.parametrize(
+    ("heads", "seq", "head_dim", "chosen"),
+    [(16, 4096, 64, (8, 16)), (32, 4096, 128, (8, 32)), (16, 1024, 64, (4, 16)), (4, 512, 128, (4, 32))],
+)
+def test_untuned_workgroups_are_large_where_there_are_many_queries(heads, seq, head_dim, chosen):
+    config = ATTENTION.default(AttentionProblem(dtype="f16", heads=heads, seq=seq, head_dim=head_dim), LARGE)
+    assert (config.subgroups, config.tile_kv) == chosen
+
+
 def test_a_device_without_the_shape_the_lanes_or_f16_sums_is_told_so():
     asked = problem(dtype="f16", accumulate="f16", seq=64, head_dim=16)
     halves = structs.replace(CONFIGS["halves"], matrix="16x16x16", subgroup_size=32, rows=32, tile_kv=32)

@@ -275,6 +275,13 @@ def test_the_default_is_a_legal_point_of_the_search_space(problem, scale, types,
     assert space.point_of(AXES, config) is not None
 
 
+def test_large_matrices_of_f16_are_turned_into_f32_once_on_nvidia():
+    large = GemmProblem(m=4096, n=4096, k=4096, dtype="f16")
+    assert GEMM.default(large, GPU).staged == "accumulator"
+    for other in (structs.replace(large, dtype="f32"), structs.replace(large, accumulate="f16")):
+        assert GEMM.default(other, GPU).staged == "storage"
+
+
 def at_other_sizes(runtime, problem, config, **sizes):
     """Run a problem's general text with other sizes in the uniform buffer; gives its check and C's bytes."""
     plan = GEMM.plan(problem, config, specialize=False)

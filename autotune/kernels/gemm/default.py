@@ -4,7 +4,7 @@ from typing import Any, Literal
 
 from autotune.expression import ceil_div
 from autotune.kernels.gemm.configs import Blocked, GemmConfig, Gemv, MatrixUnits, SplitK
-from autotune.kernels.gemm.matrix import MATRIX_RULES, product_of
+from autotune.kernels.gemm.matrix import MATRIX_RULES, product_of, units
 from autotune.kernels.gemm.problem import GemmProblem
 from autotune.kernels.gemm.rules import vec4_possible
 from autotune.kernels.gemm.streaming import FEW, along, larger, vec4_rows
@@ -84,20 +84,23 @@ def _on_cpu(problem: GemmProblem, vector: Literal[1, 4]) -> Blocked:
     elif problem.m < problem.n and problem.n >= 256:
         common = _block(32, 128, 16, 8, vector) | _SINGLE | {"lanes_n": 16}
     else:
-        common = _block(32, 64, 8, 8, vector) | _SINGLE | {"lanes_n": 8}
+        tile_n, edge = (64, 8) if problem.n > 32 else (32, 4)
+        common = _block(32, tile_n, edge, edge, vector) | _SINGLE | {"lanes_n": 8}
     return Blocked(**common, group_m=8)  # type: ignore[arg-type]
 
 
 def _on_matrix_units(problem: GemmProblem, profile: DeviceProfile | None) -> MatrixUnits | None:
-    """Tiles of 128×128 where they fill a GPU, else smaller ones, K split until these do. None where the
-    problem is small, or the device has no such matrix units.
+    """Tiles of 128×128 where they fill half a GPU, a quarter of it where they are loaded in whole words; else
+    smaller ones, K split until these do. None where the problem is small, or the device lacks such units.
     """
     if min(problem.m, problem.n, problem.k) <= MATRIX_ROWS:
         return None
     for fields in default_tiles(profile, product_of(problem), tile_k=32):
         tiles = _tiles(problem, fields["tile_m"], fields["tile_n"])
         large = fields["tile_m"] == 128
-        if large and tiles < MANY_TILES // 2:
+        shape = fields["matrix"]
+        in_words = min(units(problem, shape)) == product_of(problem).per_word(shape)
+        if large and tiles < MANY_TILES // (4 if in_words else 2):
             continue
         splits = 1 if large else _power_of_two(min(WANTED // tiles, problem.k // 256, 16))
         config = MatrixUnits(**fields | {"splits": splits, "group_m": 8 if splits == 1 else 1})
