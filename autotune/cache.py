@@ -222,6 +222,14 @@ def illegality(family: Family, entry: Entry, problem: Problem, profile: DevicePr
         return f"its config cannot be judged: {error}"  # parameters beyond what the rules foresee
 
 
+def rival(root: Path, family: Family, new: Entry, notes: list[str]) -> Entry | None:
+    """The entry that a new one has to beat: the one in its place, where that can still run."""
+    old = exact(root, family, new.problem, new.device, notes)
+    if old is None or illegality(family, old, new.problem, new.device) is not None:
+        return None
+    return old
+
+
 def clear(
     root: Path,
     kernel: str | None = None,

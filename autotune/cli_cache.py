@@ -91,6 +91,7 @@ def add_show(family: Family) -> None:
         if answer.entry is None or answer.entry.problem != problem:
             raise AutotuneError(
                 f"no entry for {family.name} {family.label(problem)}; `autotune {family.name}` makes one"
+                + "".join(f"; {note}" for note in answer.notes if note.startswith("ignored"))
             )
         console.data(answer.entry)
 

@@ -34,8 +34,12 @@ def cache_export(file: Path, kernel: str | None, device: str | None, cache_dir: 
     """Pack the results into one file, for `cache import` on another machine."""
     from autotune import console, paths, transfer
 
-    count = transfer.pack(paths.user_cache_dir(cache_dir), file.absolute(), kernel=kernel, device=device)
+    notes: list[str] = []
+    root = paths.user_cache_dir(cache_dir)
+    count = transfer.pack(root, file.absolute(), notes, kernel=kernel, device=device)
     console.say(f"{count} results in {file}")
+    for note in notes:
+        console.note(note)
 
 
 @cache.command("import")
@@ -73,7 +77,10 @@ def cache_portable(files: tuple[Path, ...], most: int) -> None:
     for place, header in enumerate(found.headers, start=1):
         problem = found.family.problem_type(**header.problem)
         console.say(f"{place}: {found.family.label(problem)} on {header.device.name} ({header.device.id})")
-    console.say(f"{len(found.ranked)} configs were measured on all; share of the best speed on each:")
+    console.say(
+        f"{len(found.ranked)} configs were measured on all and run within WebGPU's base limits; share of the "
+        "best speed on each:"
+    )
     for one in found.ranked[:most]:
         shares = " ".join(f"{share:.3f}" for share in one.shares)
         console.say(f"  worst {one.worst:.3f} ({shares})  {console.describe(one.config)}")

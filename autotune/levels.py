@@ -69,7 +69,10 @@ def find(
             if candidate.path in seen:
                 continue  # a device that was refused as the nearest is refused as the same vendor too
             seen.add(candidate.path)
-            reason = cache.illegality(family, candidate.entry, problem, profile)
+            illegal = cache.illegality(family, candidate.entry, problem, profile)
+            reason = None if illegal is None else f"not legal here, {illegal}"
+            if reason is None and level not in (*_EXACT, "nearest"):
+                reason = _outclassed(family, problem, profile, candidate.entry)
             if reason is None:
                 notes += _remarks(family, problem, profile, level, candidate.entry)
                 return Answer(
@@ -80,8 +83,18 @@ def find(
                     stale=_stale(family, profile, level, candidate.entry),
                     notes=tuple(dict.fromkeys(notes)),
                 )
-            notes.append(f"skipped {candidate.path} ({level}): not legal here, {reason}")
+            notes.append(f"skipped {candidate.path} ({level}): {reason}")
     return default_answer(family, problem, profile, tuple(dict.fromkeys(notes)))
+
+
+def _outclassed(family: Family, problem: Problem, profile: DeviceProfile, entry: Entry) -> str | None:
+    """Why the untuned config is the better guess: it has matrix units, and the other device offered none."""
+    if entry.device.subgroup_matrix or not profile.subgroup_matrix:
+        return None
+    untuned = family.resources(problem, family.default(problem, profile))
+    if all(step.subgroup_matrix is None for step in untuned):
+        return None
+    return "tuned without matrix units, which the untuned config here uses"
 
 
 def default_answer(
@@ -91,7 +104,7 @@ def default_answer(
     config = family.default(problem, profile)
     reason = next(space.refusals(family, problem, config, profile), None)
     if reason is not None:
-        notes += (f"the portable default cannot run on this device either: {reason}",)
+        notes += (f"the untuned config cannot run there: {reason}",)
     return Answer(config=config, level="default", notes=notes)
 
 
@@ -117,14 +130,9 @@ def _levels(
     family: Family, problem: Problem, profile: DeviceProfile, roots: tuple[Path, Path], notes: list[str]
 ) -> Iterator[tuple[Level, list[_Candidate]]]:
     """The levels in order, each with its candidates, best first. Lazy: most calls need only the first."""
-    level: Level
     identified = bool(profile.device_id or profile.name)
     if identified:
-        for root, level in zip(roots, _EXACT, strict=True):
-            path = layout.entry_path(root, family, problem, profile)
-            entry = cache.exact(root, family, problem, profile, notes)
-            if entry is not None:
-                yield level, [_Candidate(path, entry, 0.0)]
+        yield from _exact(family, problem, profile, roots, notes)
         here = [layout.device_dir(root, family.name, profile) for root in roots]
         nearest = _candidates(family, problem, here, notes)
         yield "nearest", sorted(nearest, key=lambda c: _rank(c, profile))
@@ -134,6 +142,22 @@ def _levels(
     yield "architecture", sorted(architecture, key=lambda c: _rank(c, profile))
     vendor = [c for c in everything if same_vendor(profile, c.entry.device)]
     yield "vendor", sorted(vendor, key=lambda c: _rank(c, profile))
+
+
+def _exact(
+    family: Family, problem: Problem, profile: DeviceProfile, roots: tuple[Path, Path], notes: list[str]
+) -> Iterator[tuple[Level, list[_Candidate]]]:
+    """The user's own entry, then the shipped one; what is stale comes after what is not."""
+    stale: list[tuple[Level, list[_Candidate]]] = []
+    for root, level in zip(roots, _EXACT, strict=True):
+        entry = cache.exact(root, family, problem, profile, notes)
+        if entry is not None:
+            found = [_Candidate(layout.entry_path(root, family, problem, profile), entry, 0.0)]
+            if _stale(family, profile, level, entry):
+                stale.append((level, found))
+            else:
+                yield level, found
+    yield from stale
 
 
 def _candidates(

@@ -190,7 +190,8 @@ def _compare(family: Family, held: Header, new: Header, path: Path) -> None:
         if then != now:
             words = [_label(family, of) if isinstance(of, dict) else of for of in (then, now)]
             raise AutotuneError(
-                f"{path} was recorded with another {what} ({words[0]}, now {words[1]}); "
+                f"{path} was recorded with {'other' if what == 'templates' else 'another'} {what} "
+                f"({words[0]}, now {words[1]}); "
                 "give --record a new file"
             )
 

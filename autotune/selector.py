@@ -4,13 +4,15 @@ A word is a profile id (`10de-2204-vulkan-naga`), a vendor (`nvidia`) or a vendo
 (`nvidia/ampere`). What such a device allows is taken from the devices known to the caches.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 
 from msgspec import structs
 
 from autotune import cache, layout
 from autotune.errors import AutotuneError
+from autotune.kernels import KERNELS
 from autotune.kernels.base import Family
 from autotune.limits import base_profile
 from autotune.model import ID, DeviceProfile
@@ -48,31 +50,35 @@ def select(
     match = ID.fullmatch(word)
     if runtime is not None and match is not None and match[4] != compiler_of(runtime):
         raise AutotuneError(f"the device {word} is not one that {runtime} sees: its compiler is {match[4]}")
-    known = [p for p in _known(family, roots) if runtime is None or runtime_of(p) == runtime]
-    for profile in known:
-        if profile.id.casefold() == word:
-            return profile, ()
+    others = (KERNELS[name] for name in KERNELS if name != family.name)
+    of_family = [p for p in _known([family], roots) if runtime is None or runtime_of(p) == runtime]
+    elsewhere = (p for p in _known(others, roots) if runtime is None or runtime_of(p) == runtime)
+    if match is not None:
+        for profile in chain(of_family, elsewhere):
+            if profile.id.casefold() == word:
+                return profile, ()
     unknown = (f"no known device matches {word!r}; only WebGPU's base limits are assumed",)
     if match is not None:
         vendor_id, device_id, backend, compiler = match.groups()
         ids = {"vendor_id": int(vendor_id, 16), "device_id": int(device_id, 16)}
         return structs.replace(base_profile(), **ids, backend=backend, compiler=compiler), unknown
     vendor, _, architecture = word.partition("/")
-    matching = [
-        profile
-        for profile in known
-        if profile.vendor.casefold() == vendor and architecture in ("", profile.architecture.casefold())
-    ]
+
+    def matches(profile: DeviceProfile) -> bool:
+        return profile.vendor.casefold() == vendor and architecture in ("", profile.architecture.casefold())
+
+    matching = list(filter(matches, of_family)) or list(filter(matches, elsewhere))
     profile = structs.replace(_common(matching, _unknown(runtime)), vendor=vendor, architecture=architecture)
     return profile, () if matching else unknown
 
 
-def _known(family: Family, roots: Sequence[Path]) -> Iterator[DeviceProfile]:
-    """Every device that the caches know, the last opened one first."""
+def _known(families: Iterable[Family], roots: Sequence[Path]) -> Iterator[DeviceProfile]:
+    """Every device that the caches know by these kernels, the last opened one first."""
     for root in roots:
         opened = (cache.last_device(root, runtime=runtime) for runtime in RUNTIMES)
         yield from (profile for profile in opened if profile is not None)
-        for folder in layout.device_dirs(root, family.name):
+    for family in families:
+        for folder in (folder for root in roots for folder in layout.device_dirs(root, family.name)):
             entries = (cache.read(path, family, []) for path in layout.entries_in(folder))
             first = next((entry for entry in entries if entry is not None), None)
             if first is not None:
@@ -90,4 +96,13 @@ def _common(profiles: Sequence[DeviceProfile], base: DeviceProfile) -> DevicePro
     names = set.intersection(*(set(profile.limits) for profile in profiles))
     features = set.intersection(*(set(profile.features) for profile in profiles))
     limits = {name: min(profile.limits[name] for profile in profiles) for name in sorted(names)}
-    return structs.replace(base, **shared, features=tuple(sorted(features)), limits=limits)
+    lanes = {profile.subgroup_size for profile in profiles}
+    shapes = [one for one in profiles[0].subgroup_matrix if all(one in p.subgroup_matrix for p in profiles)]
+    return structs.replace(
+        base,
+        **shared,
+        features=tuple(sorted(features)),
+        limits=limits,
+        subgroup_size=lanes.pop() if len(lanes) == 1 else 0,
+        subgroup_matrix=tuple(shapes),
+    )

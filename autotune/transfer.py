@@ -8,6 +8,7 @@ import gzip
 import os
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import msgspec
 from msgspec import Struct
@@ -34,19 +35,23 @@ class Taken(Struct):
     """What is wrong with the others, a line each."""
 
 
-def pack(root: Path, path: Path, *, kernel: str | None = None, device: str | None = None) -> int:
-    """Write the entries of a cache to a file, of one kernel or device where given, and count them.
+def pack(
+    root: Path, path: Path, notes: list[str], *, kernel: str | None = None, device: str | None = None
+) -> int:
+    """Write the entries of a cache, of one kernel or device where given, to a file, and count them. What
+    cannot be used is left out, with a note.
 
     Raises AutotuneError where there are none, or where the file cannot be written or holds anything else.
     """
     _check_target(path)
     entries = [
         entry
-        for _, entry in cache.list_entries(root)
+        for _, entry in cache.list_entries(root, notes)
         if kernel in (None, entry.kernel) and device in (None, entry.device.id, entry.device.vendor)
     ]
     if not entries:
-        raise AutotuneError(f"there are no such results in {root}")
+        unusable = f"; {len(notes)} files there cannot be used: {notes[0]}" if notes else ""
+        raise AutotuneError(f"there are no such results in {root}{unusable}")
     lines = b"".join(msgspec.json.encode(entry) + b"\n" for entry in entries)
     try:
         target = Path(os.path.realpath(path))  # a link stays one
@@ -61,8 +66,8 @@ def _check_target(path: Path) -> None:
     try:
         raw = read_packed(path)
         if raw and raw.strip():
-            _entry(raw.splitlines()[0])
-    except AutotuneError as error:
+            msgspec.json.decode(raw.splitlines()[0], type=_Envelope)
+    except (AutotuneError, ValueError, RecursionError) as error:
         raise AutotuneError(
             f"{path} is there already, and no file of `cache export`; name another"
         ) from error
@@ -108,13 +113,22 @@ class _Kernel(Struct):
     kernel: str
 
 
+class _Envelope(_Kernel):
+    """What every entry has, of whatever version of this program."""
+
+    schema: int
+    problem: dict[str, Any]
+    device: dict[str, Any]
+    config: dict[str, Any]
+
+
 def _take(entries: Iterable[Entry], root: Path, taken: Taken) -> Taken:
     for entry in entries:
         family = KERNELS[entry.kernel]
         wrong = _impossible(family, entry)
         if wrong is not None:
             taken.refused.append(f"{entry.kernel} {family.label(entry.problem)}: {wrong}")
-        elif cache.replaces(entry, cache.exact(root, family, entry.problem, entry.device, [])):
+        elif cache.replaces(entry, cache.rival(root, family, entry, [])):
             cache.store(root, family, entry)
             taken.stored += 1
         else:

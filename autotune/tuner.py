@@ -353,8 +353,7 @@ class _Tuning:
             verified=decision.verified,
         )
         try:
-            old = cache.exact(self.root, self.family, self.problem, self.profile, self.notes)
-            if cache.replaces(new, old):
+            if cache.replaces(new, cache.rival(self.root, self.family, new, self.notes)):
                 return cache.store(self.root, self.family, new)
             self.notes.append("the cache keeps its earlier winner: this one is not faster beyond noise")
         except CacheUnwritable as error:

@@ -2,9 +2,10 @@
 
 import random
 import re
-from functools import cache
+from functools import cache as once
 
 import pytest
+from fake_family import seconds
 from hypothesis import given
 from hypothesis import strategies as st
 from kernel_checks import (
@@ -19,9 +20,11 @@ from matrix_units import H200, SMALL, device
 from msgspec import structs
 from wgsl_text import without_comments, workgroup_memory, workgroup_size
 
-from autotune import limits, space
+from autotune import cache, limits, space
+from autotune.entry import new_entry
 from autotune.kernels.gemm import GEMM, GemmProblem, MatrixUnits
 from autotune.kernels.gemm.configs import depth_of
+from autotune.levels import find
 from autotune.model import MATRIX_FEATURE
 
 APPLE = device([("f32", "f32", 8, 8, 8), ("f16", "f16", 8, 8, 8)], 32, maxComputeWorkgroupStorageSize=32_768)
@@ -202,7 +205,7 @@ def subgroups(config):
     return config.subgroups_m * config.subgroups_n
 
 
-@cache
+@once
 def legal_configs(ragged):
     """Configs of the shipped space for lavapipe, without those that it compiles for half a minute."""
     problem = f16(63, 63, 511) if ragged else f16(64, 64, 512)
@@ -241,7 +244,7 @@ def test_a_software_adapter_takes_no_matrix_units_by_default(matrix_runtime):
 # -- texts -------------------------------------------------------------------------------------------
 
 
-@cache
+@once
 def texts_for(profile_name):
     """WGSL of configs by chance, for workgroups that Dawn's null adapter takes."""
     profile = {"h200": H200, "apple": APPLE}[profile_name]
@@ -412,6 +415,23 @@ def test_the_default_uses_matrix_units_where_a_device_has_them_and_only_there():
     assert GEMM.default(f16(4096, 4096, 4096, accumulate="f16"), H200).matrix == "16x16x16"
     assert not isinstance(GEMM.default(GemmProblem(m=4096, n=4096, k=4096), H200), MatrixUnits)
     assert not isinstance(GEMM.default(f16(1, 4096, 4096), H200), MatrixUnits)
+
+
+def test_what_was_tuned_without_matrix_units_does_not_come_before_the_default_that_has_them(tmp_path):
+    here = structs.replace(H200, vendor="nvidia", vendor_id=0x10DE, device_id=0x2335, architecture="hopper")
+    naga = structs.replace(here, compiler="naga", features=("shader-f16",), subgroup_matrix=())
+    large = f16(4096, 4096, 4096)
+    winner = GEMM.default(large, naga)
+    made = new_entry(GEMM, large, naga, winner, seconds(3e-3), trials=9, complete=True, verified=True)
+    cache.store(tmp_path, GEMM, made)
+    answer = find(GEMM, large, here, user_root=tmp_path, shipped_root=tmp_path / "none")
+    assert (answer.level, answer.config) == ("default", GEMM.default(large, here))
+    assert any("tuned without matrix units" in note for note in answer.notes)
+    small = f16(8, 4096, 4096)  # no matrix units there: what the other stack found is worth more than a guess
+    few = structs.replace(made, problem=small, config=GEMM.default(small, naga))
+    cache.store(tmp_path, GEMM, few)
+    found = find(GEMM, small, here, user_root=tmp_path, shipped_root=tmp_path / "none")
+    assert found.level == "architecture"
 
 
 def test_starts_are_legal_for_large_matrices_on_a_device_like_theirs():

@@ -158,6 +158,14 @@ def test_a_stale_entry_is_served_with_the_reason(user):
     assert "driver" in ask(profile=device(driver="560")).stale[0]
 
 
+def test_a_fresh_shipped_entry_comes_before_a_stale_one_of_the_user(user, shipped):
+    put(user, template_digest="0" * 16)
+    put(shipped)
+    assert (ask().level, ask().stale) == ("shipped", ())
+    put(shipped, template_digest="0" * 16)
+    assert ask().level == "user"
+
+
 def test_interrupted_and_unverified_tunings_are_served_and_flagged(user):
     put(user, complete=False, verified=False)
     answer = ask()
