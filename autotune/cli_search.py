@@ -118,7 +118,8 @@ def search_options(command: Command) -> Command:
         type=Restriction(),
         callback=_each_once,
         multiple=True,
-        help="Search only configs with these values, as in --only variant=blocked.",
+        help="Search only these values of a parameter, as in --only variant=blocked; variants that lack the "
+        "parameter stay, unless --only variant=… is given too.",
     )
     record = click.option(
         "--record",
