@@ -58,7 +58,9 @@ def compare(files: Sequence[Path]) -> Comparison:
             if isinstance(trial.outcome, Measurement)
         }
         if not measured:
-            raise AutotuneError(f"{path}: no config has a time")
+            timed = sum(not isinstance(value, str) for _, _, value in rows)
+            gone = f"; the {timed} that have one do not exist in this version: record them again"
+            raise AutotuneError(f"{path}: no config has a time{gone if timed else ''}")
         headers.append(header)
         times.append(measured)
     kernels = sorted({header.kernel for header in headers})

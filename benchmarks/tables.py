@@ -40,7 +40,7 @@ def table(rows: list[Row], peers: list[str], multiplied: str, peaks: Ceiling) ->
 def peaks_line(peaks: Ceiling) -> str:
     """What the device did at most, in words."""
     rates = [f"{kind} {rate / 1e12:.3g} T/s" for kind, rate in peaks.flops.items()]
-    return f"Peaks: multiply-adds {', '.join(rates)}; copy {peaks.copy / 1e9:.0f} GB/s."
+    return f"Rates in TFLOP/s. Peaks: multiply-adds {', '.join(rates)}; copy {peaks.copy / 1e9:.0f} GB/s."
 
 
 def means(rows: list[Row], peers: list[str]) -> str:

@@ -1,5 +1,6 @@
 """The portable default is the config that is never far from the best."""
 
+import gzip
 import tomllib
 
 import pytest
@@ -55,3 +56,11 @@ def test_what_does_not_compare_is_refused(tmp_path):
         portable.compare([recording(tmp_path / "3", {LEFT: None})])
     with pytest.raises(AutotuneError, match="there is no file"):
         portable.compare([tmp_path / "none"])
+
+
+def test_a_recording_of_configs_that_are_gone_says_so(tmp_path):
+    path = recording(tmp_path / "1", {LEFT: 1e-3})
+    text = gzip.decompress(path.read_bytes()).replace(b'"tile"', b'"edge"')  # as another version named it
+    path.write_bytes(gzip.compress(text))
+    with pytest.raises(AutotuneError, match="the 1 that have one do not exist in this version"):
+        portable.compare([path])
