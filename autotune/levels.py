@@ -1,8 +1,9 @@
 """The levels of the look-up: the best config known for a problem on a device, and where it came from.
 
 From special to general: the user's entry, the shipped one, the nearest problem on this device, the
-same architecture, the same vendor, the portable default. Each config is checked for the asked
-problem on the asked device before it is handed out; an illegal one is skipped, with a note.
+same architecture, the same vendor, the portable default. A stale entry of the user's comes after a fresh
+shipped one. Each config is checked for the asked problem on the asked device before it is handed out; an
+illegal one is skipped, with a note, and so is another device's without the matrix units that the default has.
 """
 
 from collections.abc import Iterator, Sequence
