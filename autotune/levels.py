@@ -24,6 +24,7 @@ MAX_DISTANCE = 3.0
 """A neighbour answers up to here: each of three sizes doubled, or one size eightfold."""
 
 _EXACT: tuple[Level, Level] = ("user", "shipped")
+_THIS_DEVICE: tuple[Level, ...] = (*_EXACT, "nearest")
 
 
 class Answer(Struct, frozen=True, kw_only=True):
@@ -43,8 +44,7 @@ class Answer(Struct, frozen=True, kw_only=True):
     @property
     def fresh(self) -> bool:
         """Whether tuning again would only repeat a finished search on this device."""
-        exact = self.level in ("user", "shipped")
-        return exact and not self.stale and self.entry is not None and self.entry.complete
+        return self.level in _EXACT and not self.stale and self.entry is not None and self.entry.complete
 
 
 class _Candidate(Struct, frozen=True):
@@ -70,10 +70,7 @@ def find(
             if candidate.path in seen:
                 continue  # a device that was refused as the nearest is refused as the same vendor too
             seen.add(candidate.path)
-            illegal = cache.illegality(family, candidate.entry, problem, profile)
-            reason = None if illegal is None else f"not legal here, {illegal}"
-            if reason is None and level not in (*_EXACT, "nearest"):
-                reason = _outclassed(family, problem, profile, candidate.entry)
+            reason = _refusal(family, problem, profile, level, candidate.entry)
             if reason is None:
                 notes += _remarks(family, problem, profile, level, candidate.entry)
                 return Answer(
@@ -88,9 +85,14 @@ def find(
     return default_answer(family, problem, profile, tuple(dict.fromkeys(notes)))
 
 
-def _outclassed(family: Family, problem: Problem, profile: DeviceProfile, entry: Entry) -> str | None:
-    """Why the untuned config is the better guess: it has matrix units, and the other device offered none."""
-    if entry.device.subgroup_matrix or not profile.subgroup_matrix:
+def _refusal(
+    family: Family, problem: Problem, profile: DeviceProfile, level: Level, entry: Entry
+) -> str | None:
+    """Why an entry is no answer: it cannot run here, or the untuned config is the better guess."""
+    illegal = cache.illegality(family, entry, problem, profile)
+    if illegal is not None:
+        return f"not legal here, {illegal}"
+    if level in _THIS_DEVICE or entry.device.subgroup_matrix or not profile.subgroup_matrix:
         return None
     untuned = family.resources(problem, family.default(problem, profile))
     if all(step.subgroup_matrix is None for step in untuned):
@@ -192,7 +194,7 @@ def _rank(candidate: _Candidate, profile: DeviceProfile) -> tuple[object, ...]:
 
 def _stale(family: Family, profile: DeviceProfile, level: Level, entry: Entry) -> tuple[str, ...]:
     # another device has another driver; only the templates compare
-    same_device = level in (*_EXACT, "nearest")
+    same_device = level in _THIS_DEVICE
     return cache.stale_reasons(entry, profile if same_device else entry.device, template_digest(family.name))
 
 
@@ -200,7 +202,7 @@ def _remarks(
     family: Family, problem: Problem, profile: DeviceProfile, level: Level, entry: Entry
 ) -> Iterator[str]:
     """What a person should know about an entry that answers."""
-    if level not in (*_EXACT, "nearest"):
+    if level not in _THIS_DEVICE:
         yield f"tuned on {entry.device.name or 'an unnamed device'} ({entry.device.id})"
     elif entry.device.name != profile.name:
         yield f"tuned on this device under the name {entry.device.name!r}"

@@ -51,8 +51,8 @@ def select(
     if runtime is not None and match is not None and match[4] != compiler_of(runtime):
         raise AutotuneError(f"the device {word} is not one that {runtime} sees: its compiler is {match[4]}")
     others = (KERNELS[name] for name in KERNELS if name != family.name)
-    of_family = [p for p in _known([family], roots) if runtime is None or runtime_of(p) == runtime]
-    elsewhere = (p for p in _known(others, roots) if runtime is None or runtime_of(p) == runtime)
+    of_family = [*_opened(roots, runtime), *_tuned([family], roots, runtime)]
+    elsewhere = _tuned(others, roots, runtime)
     if match is not None:
         for profile in chain(of_family, elsewhere):
             if profile.id.casefold() == word:
@@ -72,16 +72,22 @@ def select(
     return profile, () if matching else unknown
 
 
-def _known(families: Iterable[Family], roots: Sequence[Path]) -> Iterator[DeviceProfile]:
-    """Every device that the caches know by these kernels, the last opened one first."""
+def _opened(roots: Sequence[Path], runtime: str | None) -> Iterator[DeviceProfile]:
+    """The devices last opened, through each runtime or through one."""
     for root in roots:
-        opened = (cache.last_device(root, runtime=runtime) for runtime in RUNTIMES)
-        yield from (profile for profile in opened if profile is not None)
+        for through in RUNTIMES if runtime is None else (runtime,):
+            profile = cache.last_device(root, runtime=through)
+            if profile is not None:
+                yield profile
+
+
+def _tuned(families: Iterable[Family], roots: Sequence[Path], runtime: str | None) -> Iterator[DeviceProfile]:
+    """Every device that the caches have results of these kernels for, as seen through a runtime or any."""
     for family in families:
         for folder in (folder for root in roots for folder in layout.device_dirs(root, family.name)):
             entries = (cache.read(path, family, []) for path in layout.entries_in(folder))
             first = next((entry for entry in entries if entry is not None), None)
-            if first is not None:
+            if first is not None and runtime in (None, runtime_of(first.device)):
                 yield first.device
 
 

@@ -2,9 +2,10 @@
 
 from typing import get_args
 
+import numpy as np
 from hypothesis import strategies as st
 
-from autotune.kernels.attention import AttentionProblem
+from autotune.kernels.attention import ATTENTION, AttentionProblem
 from autotune.kernels.attention.problem import Broadcast, Layout, Mask
 
 
@@ -69,3 +70,28 @@ def problems(draw):
         sinks=draw(st.booleans()),
         lse=draw(st.booleans()),
     )
+
+
+UNSEEN = {"batch": 2, "mask": "bool", "mask_broadcast": "bh", "lengths": True, "lse": True, "kv_seq": 40}
+"""Queries that see nothing, once some of the mask and the lengths are taken away."""
+
+
+def assert_unseen_queries_are_0(runtime, asked, config):
+    """Run a problem with `UNSEEN` on outputs that held something else; gives the data, O and LSE."""
+    plan = ATTENTION.plan(asked, config, specialize=False)
+    data = ATTENTION.inputs(asked, 1, integers=False)
+    kept = data["mask"].view(np.uint8).reshape(20, 40)
+    kept[3] = 0
+    kept[5, :39] = 0  # the only key that is left lies in the last tile
+    kept[5, 39] = 1
+    data["lengths"][:] = (40, 0)
+    types = {"o": data["q"].dtype, "lse": np.dtype(np.float32)}
+    nothing = {name: np.full(asked.elements()[name], 7, types[name]).tobytes() for name in types}
+    runtime.load({name: values.tobytes() for name, values in data.items()} | nothing)
+    found = runtime.run(runtime.compile(plan))
+    o = np.frombuffer(found["o"], types["o"]).reshape(2, 20, 2, 8)
+    lse = np.frombuffer(found["lse"], types["lse"]).reshape(2, 2, 20)
+    assert np.all(o[1] == 0)
+    assert np.all(o[0, 3] == 0)
+    assert np.all(lse[1] == np.float32(-1e30))
+    return data, o, lse

@@ -5,20 +5,19 @@ import re
 from functools import cache
 from itertools import product
 
+import matrix_units
 import numpy as np
 import pytest
-from attention_problems import FEATURES, ODD, problem, problems
+from attention_problems import FEATURES, ODD, UNSEEN, assert_unseen_queries_are_0, problem, problems
 from hypothesis import given
 from hypothesis import strategies as st
 from kernel_checks import assert_finished, complaint, few_examples, legal_configs_of, many_examples, run
+from matrix_units import H200 as LARGE
 from msgspec import structs
 from wgsl_text import workgroup_memory, workgroup_size
 
 from autotune import limits, space
 from autotune.kernels.attention import ATTENTION, AttentionProblem, FlashSubgroupMatrix
-from autotune.kernels.matrices import FEATURES as MATRIX_FEATURES
-from autotune.limits import base_profile
-from autotune.model import SubgroupMatrix
 
 
 def matrix(**changes):
@@ -68,29 +67,11 @@ STRAIGHT = {
 """They take whole tiles of keys."""
 
 
-def gpu(shapes=("16x16x16", "16x8x16", "16x8x8"), lanes=32, **roomier):
-    """A device as NVIDIA's are seen through Dawn; `roomier` limits in place of the base limits."""
-    base = base_profile()
-    extents = [tuple(map(int, shape.split("x"))) for shape in shapes]
-    return structs.replace(
-        base,
-        adapter_type="discrete-gpu",
-        features=("shader-f16", *MATRIX_FEATURES),
-        subgroup_size=lanes,
-        subgroup_matrix=tuple(
-            SubgroupMatrix(element="f16", result=result, m=m, n=n, k=k)
-            for result in ("f32", "f16")
-            for m, n, k in extents
-        ),
-        limits=base.limits | {"maxStorageBufferBindingSize": 2**32, "maxBufferSize": 2**32} | roomier,
-    )
-
-
-LARGE = gpu(
-    maxComputeWorkgroupStorageSize=49152,
-    maxComputeInvocationsPerWorkgroup=1024,
-    maxComputeWorkgroupSizeX=1024,
-)
+def gpu(*shapes, lanes=32):
+    """A device that grants only the base limits but has matrix units."""
+    extents = [tuple(map(int, shape.split("x"))) for shape in shapes or ("16x16x16", "16x8x16", "16x8x8")]
+    of_f16 = [("f16", result, *extent) for result in ("f32", "f16") for extent in extents]
+    return matrix_units.device(of_f16, lanes)
 
 
 # Results.
@@ -151,24 +132,9 @@ def test_matrices_straight_from_memory_are_right_where_tiles_are_whole(matrix_ru
 
 
 def test_queries_that_see_nothing_give_exactly_0_and_no_nan(matrix_runtime):
-    asked = problem(dtype="f16", batch=2, mask="bool", lengths=True, lse=True, kv_seq=40)
-    plan = ATTENTION.plan(asked, matrix(), specialize=False)
-    given = ATTENTION.inputs(asked, 1, integers=False)
-    kept = given["mask"].view(np.uint8).reshape(20, 40)
-    kept[3] = 0
-    kept[5, :39] = 0  # the only key that is left lies in the last tile
-    kept[5, 39] = 1
-    given["lengths"][:] = (40, 0)
-    nothing = {"o": b"\7" * asked.elements()["o"] * 2, "lse": b"\7" * asked.elements()["lse"] * 4}
-    matrix_runtime.load({name: data.tobytes() for name, data in given.items()} | nothing)
-    found = matrix_runtime.run(matrix_runtime.compile(plan))
-    o = np.frombuffer(found["o"], np.float16).reshape(2, 20, 2, 8)
-    lse = np.frombuffer(found["lse"], np.float32).reshape(2, 2, 20)
-    assert np.all(o[1] == 0)
-    assert np.all(o[0, 3] == 0)
-    v = given["v"].reshape(2, 40, 2, 8)
-    assert np.array_equal(o[0, 5], v[0, 39])
-    assert np.all(lse[1] == np.float32(-1e30))
+    asked = problem(dtype="f16", **UNSEEN)
+    data, o, _ = assert_unseen_queries_are_0(matrix_runtime, asked, matrix())
+    assert np.array_equal(o[0, 5], data["v"].reshape(2, 40, 2, 8)[0, 39])
 
 
 def test_products_that_f16_does_not_hold_are_right(matrix_runtime):
@@ -268,7 +234,7 @@ def test_every_config_can_be_proved_at_some_neighbour(name):
     head_dim=st.integers(1, 256),
     v_head_dim=st.integers(1, 256),
     accumulate=st.sampled_from(["f32", "f16"]),
-    device=st.sampled_from([LARGE, gpu(), gpu(("8x8x8",), lanes=32), gpu(("16x16x16",), lanes=64)]),
+    device=st.sampled_from([LARGE, gpu(), gpu("8x8x8"), gpu("16x16x16", lanes=64)]),
 )
 @many_examples
 def test_the_default_of_a_gpu_with_matrix_units_is_legal_and_uses_them(device, **sizes):
@@ -295,7 +261,7 @@ def test_a_device_without_the_shape_the_lanes_or_f16_sums_is_told_so():
     halves = structs.replace(CONFIGS["halves"], matrix="16x16x16", subgroup_size=32, rows=32, tile_kv=32)
     assert list(space.refusals(ATTENTION, asked, halves, LARGE)) == []
     for device, reason in (
-        (gpu(("8x8x8",)), "lack this shape"),
+        (gpu("8x8x8"), "lack this shape"),
         (gpu(lanes=64), "subgroups of another size"),
         (structs.replace(LARGE, features=("shader-f16",)), "needs a feature the adapter lacks"),
     ):
