@@ -28,6 +28,8 @@ from autotune.model import Config, DeviceProfile, SubgroupMatrix
 
 MAX_SUM_BYTES = 512
 """Of sums that a lane may keep; with more, registers spill."""
+BANKS_BYTES = 128
+"""Of workgroup memory that NVIDIA's and others' banks give in a cycle."""
 MAX_UNROLLED = 512
 """Products of two matrices that are written out for a tile."""
 
@@ -74,12 +76,34 @@ class Product(Struct, frozen=True):
         """Elements of A or B in a word."""
         return self.word(shape) // ELEMENT_BYTES[self.element]
 
+    def abreast(self, c: Parameters, x: str) -> int:
+        """Lines of an operand's tile that share a row of workgroup memory, so that a padded row reaches over
+        all banks: stores of neighbours then meet in none. A matrix and the part of a subgroup must not
+        straddle two rows.
+        """
+        lines, length = self.lines(c, x)
+        m, n, k = extents(c["matrix"])
+        if (self.along_a if x == "a" else self.along_b) == "k":
+            block, part = (m, lines // c["subgroups_m"]) if x == "a" else (n, lines // c["subgroups_n"])
+        else:
+            block, part = k, lines
+        count = BANKS_BYTES * int(c["pad"]) // (length * ELEMENT_BYTES[self.element])
+        while count > 1:
+            rows = lines // count
+            if lines % count == rows % block == 0 and (rows % part == 0 or part % rows == 0):
+                return count
+            count -= 1
+        return 1
+
     def tile_words(self, c: Parameters) -> int:
         """Words of workgroup memory that tiles take."""
         per = self.per_word(c["matrix"])
-        staged = (self.lines(c, x) for x in ("a", "b") if c[f"{x}_from"] == "workgroup")
-        places = 2 if c["buffering"] == "double" else 1
-        return places * sum(rows * (length // per + int(c["pad"])) for rows, length in staged)
+        words = 0
+        for x in ("a", "b"):
+            if c[f"{x}_from"] == "workgroup":
+                (lines, length), abreast = self.lines(c, x), self.abreast(c, x)
+                words += lines // abreast * (length * abreast // per + int(c["pad"]))
+        return words * (2 if c["buffering"] == "double" else 1)
 
     def store_words(self, c: Parameters, together: int) -> tuple[int, int]:
         """Words that sums take on their way to C, `together` matrices of each subgroup at a time; and words
@@ -128,6 +152,8 @@ class Product(Struct, frozen=True):
             "sum_bytes": ELEMENT_BYTES[self.result],
             "unit_a": units[0],
             "unit_b": units[1],
+            "abreast_a": self.abreast(c, "a"),
+            "abreast_b": self.abreast(c, "b"),
             "together": count,
             "store_pitch": self.store_words(c, count)[1],
             "tiles_words": self.tile_words(c),

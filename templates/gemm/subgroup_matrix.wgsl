@@ -24,8 +24,8 @@
 //   subgroups_m, subgroups_n   how the subgroups of a workgroup share the tile, e.g. 2 × 2
 //   a_from, b_from       workgroup: through workgroup memory, any sizes and layouts; memory: every subgroup loads
 //                        its matrices itself, which takes whole tiles
-//   pad                  words added to each row of the tiles, 0 or 1: rows of an odd number of words start in
-//                        different banks
+//   pad                  1: a word is added to each row of the tiles, and short lines lie abreast in one, so that rows
+//                        reach over all banks and start in different ones; 0: neither
 //   buffering            single: load, wait, compute; prefetch: the next tile waits in registers; early: it is asked
 //                        for before all have stored this one; double: it has a second place in workgroup memory
 //                        (one barrier less)

@@ -20,7 +20,7 @@
 //   subgroups_m, subgroups_n   how the subgroups of a workgroup share the tile, e.g. 2 × 2
 //   a_from               workgroup: A through workgroup memory; memory: every subgroup loads its matrices of A
 //                        itself, which takes whole tiles. b_from is always workgroup
-//   pad                  words added to each row of the tiles, 0 or 1
+//   pad                  1: a word is added to each row of the tiles, and short lines lie abreast in one; 0: neither
 //   buffering            how loads, stores and sums overlap: single, prefetch, early, double
 //   group_m              tile rows that are walked together, so that W's tiles are reused from cache
 //   splits               workgroups that share K, each with partial sums of its own, e.g. 4

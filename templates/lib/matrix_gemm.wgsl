@@ -15,11 +15,11 @@ b, with elements of the types `access_a` and `access_b`, and `store_c`.
 //# set steps_k = tile_k // k
 //# set subgroups = subgroups_m * subgroups_n
 //# set invocations = subgroups * subgroup_size
-//# set op_a = {"x": "a", "across": tile_m, "along": along_a, "unit": unit_a, "tile": "tile_row", "size": "sizes.m", "ld": lda, "start": "a_start", "place": "0u", "pitch": "PITCH_A", "own": false}
-//# set op_b = {"x": "b", "across": tile_n, "along": along_b, "unit": unit_b, "tile": "tile_col", "size": "sizes.n", "ld": ldb, "start": "b_start", "place": "PLACE_B", "pitch": "PITCH_B", "own": own_b | default(false)}
+//# set op_a = {"x": "a", "across": tile_m, "along": along_a, "unit": unit_a, "tile": "tile_row", "size": "sizes.m", "ld": lda, "start": "a_start", "place": "0u", "pitch": "PITCH_A", "abreast": abreast_a, "own": false}
+//# set op_b = {"x": "b", "across": tile_n, "along": along_b, "unit": unit_b, "tile": "tile_col", "size": "sizes.n", "ld": ldb, "start": "b_start", "place": "PLACE_B", "pitch": "PITCH_B", "abreast": abreast_b, "own": own_b | default(false)}
 //# set carried = ([op_a] if a_from == "workgroup" else []) + ([op_b] if b_from == "workgroup" else [])
 //# set two_places = buffering == "double"
-{% from "lib/matrix_stage.wgsl" import access, accesses, loads, places, fetch, commit, inside with context %}
+{% from "lib/matrix_stage.wgsl" import access, accesses, loads, places, fetch, commit, inside, row_words, tall, spot, part_spot with context %}
 {% from "lib/matrix_store.wgsl" import store_matrices, store_quad with context %}
 {% from "lib/tile_walk.wgsl" import tile_walk %}
 {#- What must hold for a tile to be read without asking. -#}
@@ -75,13 +75,13 @@ alias Result = subgroup_matrix_result<{{ result }}, {{ n }}, {{ m }}>;
 // Both tiles, and later sums on their way to C, in words. A's tile has rows of {{ "k" if along_a == "k" else "m" }}, B's of {{ "k" if along_b == "k" else "n" }}, as in memory.
 const WORD = {{ per }}u;  // elements of A or B
 //# if op_a in carried
-const PITCH_A = {{ tile_k if along_a == "k" else tile_m }}u / WORD{{ " + 1u" if pad else "" }};  // words a row
-const PLACE_B = {{ tile_m if along_a == "k" else tile_k }}u * PITCH_A;
+const PITCH_A = {{ row_words(op_a) | int * abreast_a }}u{{ " + 1u" if pad else "" }};  // words a row{{ ", of %d lines" % abreast_a if abreast_a > 1 }}
+const PLACE_B = {{ tall(op_a) }}u * PITCH_A;
 //# else
 const PLACE_B = 0u;
 //# endif
 //# if op_b in carried
-const PITCH_B = {{ tile_k if along_b == "k" else tile_n }}u / WORD{{ " + 1u" if pad else "" }};
+const PITCH_B = {{ row_words(op_b) | int * abreast_b }}u{{ " + 1u" if pad else "" }};{{ "  // of %d lines" % abreast_b if abreast_b > 1 }}
 //# endif
 //# if two_places
 const TILES = {{ tiles_words // 2 }}u;  // of one step along K
@@ -122,14 +122,14 @@ var<workgroup> tiles: array<{{ word_type }}, WORDS>;
 //# if a_from == "memory"
 &a, {{ accesses(op_a, "a_sub + (%s) * %s + %du" % ("k0 + %du" % (step * k), lda, i * m) if along_a == "outer" else "a_sub + %du * %s + k0 + %du" % (i * m, lda, step * k)) }}, {{ accesses(op_a, lda) }}
 //# else
-&tiles, a_sub{{ shift(buffer) }} + {{ "%du * PITCH_A + %du" % (step * k, i * m // per) if along_a == "outer" else "%du * PITCH_A + %du" % (i * m, step * k // per) }}, PITCH_A
+&tiles, a_sub{{ shift(buffer) }} + {{ spot(op_a, step * k, i * m // per) if along_a == "outer" else spot(op_a, i * m, step * k // per) }}, PITCH_A
 //# endif
 {% endmacro %}
 {% macro right_at(j, step, buffer) %}
 //# if b_from == "memory"
 &b, {{ accesses(op_b, "b_sub + %du * %s + k0 + %du" % (j * n, ldb, step * k) if along_b == "k" else "b_sub + (%s) * %s + %du" % ("k0 + %du" % (step * k), ldb, j * n)) }}, {{ accesses(op_b, ldb) }}
 //# else
-&tiles, b_sub{{ shift(buffer) }} + {{ "%du * PITCH_B + %du" % (j * n, step * k // per) if along_b == "k" else "%du * PITCH_B + %du" % (step * k, j * n // per) }}, PITCH_B
+&tiles, b_sub{{ shift(buffer) }} + {{ spot(op_b, j * n, step * k // per) if along_b == "k" else spot(op_b, step * k, j * n // per) }}, PITCH_B
 //# endif
 {% endmacro %}
 {% macro one_step(step, buffer) %}
@@ -159,12 +159,12 @@ var<workgroup> tiles: array<{{ word_type }}, WORDS>;
 //# if a_from == "memory"
     let a_sub = a_start + {{ "tile_row + part_m * SUB_M" if along_a == "outer" else "(tile_row + part_m * SUB_M) * " ~ lda }};
 //# else
-    let a_sub = {{ "part_m * (SUB_M / WORD)" if along_a == "outer" else "part_m * (SUB_M * PITCH_A)" }};
+    let a_sub = {{ "part_m * (SUB_M / WORD)" if along_a == "outer" else part_spot(op_a, "part_m", sub_m) | trim }};
 //# endif
 //# if b_from == "memory"
     let b_sub = b_start + {{ "(tile_col + part_n * SUB_N) * " ~ ldb if along_b == "k" else "tile_col + part_n * SUB_N" }};
 //# else
-    let b_sub = PLACE_B + {{ "part_n * (SUB_N * PITCH_B)" if along_b == "k" else "part_n * (SUB_N / WORD)" }};
+    let b_sub = PLACE_B + {{ part_spot(op_b, "part_n", sub_n) | trim if along_b == "k" else "part_n * (SUB_N / WORD)" }};
 //# endif
 
 //# for op in carried

@@ -18,6 +18,13 @@ An operand is described by
             `alias Raw_x`, `load_x`, `load_x_some`, and `made_x`, which makes a word of a Raw_x
   place     word of `tiles` at which its tile starts: a WGSL expression
   pitch     words of `tiles` from a row to the next
+  abreast   lines of the tile that lie in a row of `tiles`, `tall` of them apart
+
+Short lines lie abreast, so that a row reaches over all banks: eight neighbours store 128 bytes into as many
+banks, and with a word of pad eight rows of a matrix are loaded from different ones. For lines of four words:
+
+    row 0    line 0       line tall        pad
+    row 1    line 1       line tall + 1    pad
 
 Every index into `tiles` is the sum of a constant and of remainders and quotients of the invocation's number, or a
 remainder of something else: Tint proves such an index to be in range and leaves it as it is. (It proves nothing
@@ -89,6 +96,20 @@ fn load_{{ op.x }}_some(at: u32, count: u32) -> Word {
 {% macro word_of(first, parts) %}Word({% for i in range(parts) %}e{{ first + i }}{{ ", " if not loop.last }}{% endfor %}){% endmacro %}
 
 {% macro row_words(op) %}{{ (tile_k if op.along == "k" else op.across) // per }}{% endmacro %}
+{% macro tall(op) %}{{ (op.across if op.along == "k" else tile_k) // op.abreast }}{% endmacro %}
+{#- Where a word of a line is, from the tile's place on; both are numbers. -#}
+{% macro spot(op, line, word) %}{{ "%du * %s + %du" % (line % tall(op) | int, op.pitch, line // tall(op) | int * row_words(op) | int + word) }}{% endmacro %}
+{#- Where the part of a subgroup begins that has `lines` lines and is the `part`-th, a WGSL expression. -#}
+{% macro part_spot(op, part, lines) %}
+//# set rows = tall(op) | int
+//# if op.abreast == 1
+{{ "%s * (%du * %s)" % (part, lines, op.pitch) }}
+//# elif rows > lines
+{{ "%s %% %du * (%du * %s) + %s / %du * %su" % (part, rows // lines, lines, op.pitch, part, rows // lines, row_words(op)) }}
+//# else
+{{ "%s * %du" % (part, lines // rows * row_words(op) | int) }}
+//# endif
+{% endmacro %}
 {% macro pieces(op) %}{{ op.across * tile_k // per }}{% endmacro %}
 {% macro steps(op) %}{{ [pieces(op) | int // invocations, 1] | max }}{% endmacro %}
 {#- A count of elements as one of accesses. -#}
@@ -96,14 +117,15 @@ fn load_{{ op.x }}_some(at: u32, count: u32) -> Word {
 
 {% macro places(op) %}
     // Which words of {{ op.x | upper }}'s tile this invocation carries{{ ". Lines past the edge read the last one; they are never stored" if op.along == "k" else "" }}.
-//# set row = row_words(op) | int
+//# set line = row_words(op) | int
+//# set row = line * op.abreast
 //# set count = pieces(op) | int
 //# for s in range(steps(op) | int)
 //# if s == 0 or invocations % row != 0
     let {{ op.x }}_piece_{{ s }} = {{ "invocation %% %du" % count if count < invocations else "invocation" if s == 0 else "invocation + %du" % (s * invocations) }};
-    let {{ op.x }}_row_{{ s }} = {{ op.x }}_piece_{{ s }} / {{ row }}u;
-    let {{ op.x }}_word_{{ s }} = {{ op.x }}_piece_{{ s }} % {{ row }}u;
-    let {{ op.x }}_place_{{ s }} = {{ op.place }} + {{ op.x }}_row_{{ s }} * {{ op.pitch }} + {{ op.x }}_word_{{ s }};
+    let {{ op.x }}_row_{{ s }} = {{ op.x }}_piece_{{ s }} / {{ row }}u{{ " + %s_piece_%d %% %du / %du * %su" % (op.x, s, row, line, tall(op)) if op.abreast > 1 }};
+    let {{ op.x }}_word_{{ s }} = {{ op.x }}_piece_{{ s }} % {{ line }}u;
+    let {{ op.x }}_place_{{ s }} = {{ op.place }} + {{ "%s_piece_%d / %du" % (op.x, s, row) if op.abreast > 1 else "%s_row_%d" % (op.x, s) }} * {{ op.pitch }} + {{ "%s_piece_%d %% %du" % (op.x, s, row) if op.abreast > 1 else "%s_word_%d" % (op.x, s) }};
 //# else
     let {{ op.x }}_row_{{ s }} = {{ op.x }}_row_0 + {{ s * (invocations // row) }}u;
     let {{ op.x }}_word_{{ s }} = {{ op.x }}_word_0;
