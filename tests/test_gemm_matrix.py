@@ -23,7 +23,7 @@ from wgsl_text import without_comments, workgroup_memory, workgroup_size
 from autotune import cache, limits, space
 from autotune.entry import new_entry
 from autotune.kernels.gemm import GEMM, GemmProblem, MatrixUnits
-from autotune.kernels.gemm.configs import depth_of
+from autotune.kernels.gemm.configs import PackedMatrixUnits, depth_of
 from autotune.levels import find
 from autotune.model import MATRIX_FEATURE
 
@@ -112,6 +112,20 @@ def test_matrices_straight_from_memory_are_right(matrix_runtime, name, transpose
     extra = {"lda": 100, "ldb": 104} if name == "both-from-memory" else {}
     odd = {"lda": 101, "ldb": 103} if name == "both-from-memory" else {}
     problems = [f16(m, n, k, **turned(transposed), **given) for given in ({}, extra, odd)]
+    assert_right(matrix_runtime, problems, config)
+
+
+@each_transpose
+@pytest.mark.parametrize("name", ["prefetch", "early", "split"])
+def test_packed_operands_are_right(matrix_runtime, name, transposed):
+    config = PackedMatrixUnits(**CONFIGS[name].parameters())
+    problems = [
+        f16(33, 35, 37, **turned(transposed)),
+        f16(40, 72, 24, **turned(transposed), lda=76, ldb=80, ldc=75),
+        f16(8, 8, 8, **turned(transposed)),
+        f16(31, 36, 50, **turned(transposed), batch=3, broadcast_b=True, beta=0.5),
+        f16(33, 32, 16, **turned(transposed), accumulate="f16"),
+    ]
     assert_right(matrix_runtime, problems, config)
 
 

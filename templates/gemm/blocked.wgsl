@@ -45,8 +45,8 @@ enable f16;
 //# set buffers = 2 if buffering in ["double", "ahead"] else 1
 //# set along_a = "outer" if transpose_a else "k"
 //# set along_b = "k" if transpose_b else "outer"
-//# set op_a = {"x": "a", "across": tile_m, "along": along_a, "k_major": k_major_a, "tile": "tile_row", "size": "sizes.m", "ld": lda, "start": "a_start", "swizzle": banks == "swizzle" and along_a == "k" and k_major_a}
-//# set op_b = {"x": "b", "across": tile_n, "along": along_b, "k_major": true, "tile": "tile_col", "size": "sizes.n", "ld": ldb, "start": "b_start", "swizzle": banks == "swizzle" and along_b == "k"}
+//# set op_a = {"x": "a", "across": tile_m, "along": along_a, "k_major": k_major_a, "tile": "tile_row", "size": extent_a, "ld": lda, "start": "a_start", "swizzle": banks == "swizzle" and along_a == "k" and k_major_a}
+//# set op_b = {"x": "b", "across": tile_n, "along": along_b, "k_major": true, "tile": "tile_col", "size": extent_b, "ld": ldb, "start": "b_start", "swizzle": banks == "swizzle" and along_b == "k"}
 {% from "lib/gemm_load.wgsl" import load with context %}
 {% from "lib/gemm_stage.wgsl" import places, fetch, commit, column with context %}
 {% from "lib/tile_walk.wgsl" import tile_walk %}
@@ -55,9 +55,9 @@ enable f16;
 
 {% include "lib/gemm_operands.wgsl" %}
 
-{{ load("a", along_a, "sizes.m") }}
+{{ load("a", along_a, extent_a) }}
 
-{{ load("b", along_b, "sizes.n") }}
+{{ load("b", along_b, extent_b) }}
 
 {% include "lib/gemm_store.wgsl" %}
 

@@ -15,8 +15,8 @@ b, with elements of the types `access_a` and `access_b`, and `store_c`.
 //# set steps_k = tile_k // k
 //# set subgroups = subgroups_m * subgroups_n
 //# set invocations = subgroups * subgroup_size
-//# set op_a = {"x": "a", "across": tile_m, "along": along_a, "unit": unit_a, "tile": "tile_row", "size": "sizes.m", "ld": lda, "start": "a_start", "place": "0u", "pitch": "PITCH_A", "abreast": abreast_a, "own": false}
-//# set op_b = {"x": "b", "across": tile_n, "along": along_b, "unit": unit_b, "tile": "tile_col", "size": "sizes.n", "ld": ldb, "start": "b_start", "place": "PLACE_B", "pitch": "PITCH_B", "abreast": abreast_b, "own": own_b | default(false)}
+//# set op_a = {"x": "a", "across": tile_m, "along": along_a, "unit": unit_a, "tile": "tile_row", "size": extent_a | default("sizes.m"), "ld": lda, "start": "a_start", "place": "0u", "pitch": "PITCH_A", "abreast": abreast_a, "own": false}
+//# set op_b = {"x": "b", "across": tile_n, "along": along_b, "unit": unit_b, "tile": "tile_col", "size": extent_b | default("sizes.n"), "ld": ldb, "start": "b_start", "place": "PLACE_B", "pitch": "PITCH_B", "abreast": abreast_b, "own": own_b | default(false)}
 //# set carried = ([op_a] if a_from == "workgroup" else []) + ([op_b] if b_from == "workgroup" else [])
 //# set two_places = buffering == "double"
 {% from "lib/matrix_stage.wgsl" import access, accesses, loads, places, fetch, commit, inside, row_words, tall, spot, part_spot with context %}

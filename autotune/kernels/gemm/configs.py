@@ -74,6 +74,11 @@ class SplitK(Blocked, frozen=True, kw_only=True, tag="split_k"):
     splits: Annotated[int, Meta(ge=2, le=256)]
 
 
+class Packed(Blocked, frozen=True, kw_only=True, tag="packed"):
+    """Register blocks over copies of A and B in whole vec4s, which passes before have made. For rows that are
+    none."""
+
+
 class Gemv(Config, frozen=True, kw_only=True, tag="gemv"):
     """The larger of A and B streamed past a few rows or columns of the other; K shared out among invocations
     and workgroups."""
@@ -101,7 +106,11 @@ class MatrixUnits(MatrixTiles, frozen=True, kw_only=True, tag="subgroup_matrix")
     splits: Annotated[int, Meta(ge=1, le=256)]
 
 
-GemmConfig = Naive | Tiled | Blocked | SplitK | Gemv | MatrixUnits
+class PackedMatrixUnits(MatrixUnits, frozen=True, kw_only=True, tag="packed_subgroup_matrix"):
+    """Matrix units, fed from copies of A and B in rows across K, which passes before have made."""
+
+
+GemmConfig = Naive | Tiled | Blocked | SplitK | Packed | Gemv | MatrixUnits | PackedMatrixUnits
 
 
 def tile_of(config: GemmConfig) -> tuple[int, int]:

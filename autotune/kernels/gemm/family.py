@@ -13,6 +13,8 @@ from autotune.kernels.gemm.configs import (
     Gemv,
     MatrixUnits,
     Naive,
+    Packed,
+    PackedMatrixUnits,
     SplitK,
     Tiled,
     depth_of,
@@ -20,10 +22,11 @@ from autotune.kernels.gemm.configs import (
     vector_of,
 )
 from autotune.kernels.gemm.default import default
-from autotune.kernels.gemm.matrix import MATRIX_RULES, steps
+from autotune.kernels.gemm.matrix import MATRIX_RULES, PACKED_MATRIX_RULES, steps
+from autotune.kernels.gemm.packing import packs
 from autotune.kernels.gemm.plan import plan, resources
 from autotune.kernels.gemm.problem import GemmProblem, check_problem, label
-from autotune.kernels.gemm.rules import BLOCKED_RULES, GEMV_RULES, SPLIT_K_RULES
+from autotune.kernels.gemm.rules import BLOCKED_RULES, GEMV_RULES, PACKED_RULES, SPLIT_K_RULES
 from autotune.kernels.sizes import doublings, sizes_from_options
 from autotune.model import DeviceProfile, Plan, Problem
 
@@ -59,8 +62,10 @@ class Gemm(Family):
         "tiled": Tiled,
         "blocked": Blocked,
         "split_k": SplitK,
+        "packed": Packed,
         "gemv": Gemv,
         "subgroup_matrix": MatrixUnits,
+        "packed_subgroup_matrix": PackedMatrixUnits,
     }
     samples = {  # noqa: RUF012
         "f32": GemmProblem(m=64, n=64, k=64),
@@ -74,13 +79,17 @@ class Gemm(Family):
     rules = {  # noqa: RUF012
         "blocked": BLOCKED_RULES,
         "split_k": SPLIT_K_RULES,
+        "packed": PACKED_RULES,
         "gemv": GEMV_RULES,
         "subgroup_matrix": MATRIX_RULES,
+        "packed_subgroup_matrix": PACKED_MATRIX_RULES,
     }
     weightless = {  # noqa: RUF012
         "blocked": ("lanes_n", "vector", "strips", "commit_k", "unroll_k", "group_m", "zigzag"),
         "split_k": ("lanes_n", "strips", "commit_k", "unroll_k", "group_m", "zigzag"),
+        "packed": ("lanes_n", "commit_k", "unroll_k", "group_m", "zigzag"),
         "subgroup_matrix": ("group_m",),
+        "packed_subgroup_matrix": ("group_m",),
     }
     options = (
         Option("size", "Those of M, N and K that are not given.", int),
@@ -117,7 +126,7 @@ class Gemm(Family):
         return label(problem)
 
     def device_rules(self, variant: str, problem: GemmProblem, profile: DeviceProfile) -> tuple[Rule, ...]:
-        if variant != "subgroup_matrix":
+        if not issubclass(self.config_types[variant], MatrixUnits):
             return ()
         return matrices.device_rules(profile, problem.dtype, problem.accumulate)
 
@@ -147,7 +156,7 @@ class Gemm(Family):
         if isinstance(config, Gemv):  # more tiles of the streamed matrix, which must stay the larger one
             rows *= 1 + 64 // rows if config.stream == "a" else 1
             cols *= 1 + 64 // cols if config.stream == "b" else 1
-        v = vector_of(config)
+        v = 1 if packs(problem, config) else vector_of(config)
         rows_by = v if problem.transpose_a else 1  # what stays a multiple for vec4 accesses
         cols_by = 1 if problem.transpose_b else v
         depth = max(depth_of(config), 4)

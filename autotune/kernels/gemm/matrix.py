@@ -1,5 +1,7 @@
 """GEMM on matrix units: what follows from problem and config, and which configs are legal."""
 
+from autotune.kernels.base import Rule
+from autotune.kernels.gemm import packing
 from autotune.kernels.gemm.configs import MatrixUnits
 from autotune.kernels.gemm.problem import GemmProblem
 from autotune.kernels.matrices import unit
@@ -28,12 +30,9 @@ def steps(problem: GemmProblem, config: MatrixUnits) -> tuple[int, int, int]:
     """What M, N and K must stay multiples of: what an access moves along rows of A, B and C, and whole tiles
     of what comes straight from memory.
     """
-    unit_a, unit_b = units(problem, config.matrix)
     along = {"m": 1, "n": store_vector(problem), "k": 1}
-    for column, count in (
-        ("m" if problem.transpose_a else "k", unit_a),
-        ("k" if problem.transpose_b else "n", unit_b),
-    ):
+    for x, count in _units_as_stored(problem, config).items():
+        column = {"a": "m" if problem.transpose_a else "k", "b": "k" if problem.transpose_b else "n"}[x]
         along[column] = max(along[column], count)
     for across, origin in (("m", config.a_from), ("n", config.b_from)):
         if origin == "memory":
@@ -50,8 +49,24 @@ def multiples(problem: GemmProblem, config: MatrixUnits) -> dict[str, int]:
     """Sizes that must stay multiples, where K is cut into whole tiles of these too."""
     m, n, k = steps(problem, config)
     found = {"m": m, "n": n, "k": config.tile_k if problem.k % config.tile_k == 0 else k}
-    found |= dict(zip(("lda", "ldb"), units(problem, config.matrix), strict=True))
+    found |= {f"ld{x}": count for x, count in _units_as_stored(problem, config).items()}
     return {name: count for name, count in found.items() if count > 1}
 
 
+def _units_as_stored(problem: GemmProblem, config: MatrixUnits) -> dict[str, int]:
+    """Elements that one access moves, of the operands that are read as they are stored."""
+    both = dict(zip("ab", units(packing.multiplied(problem, config), config.matrix), strict=True))
+    return {x: count for x, count in both.items() if x not in packing.packs(problem, config)}
+
+
 MATRIX_RULES = (*matrix_rules(product_of), *may_split(lambda p: p.batch))
+
+PACKED_MATRIX_RULES = (
+    Rule(
+        ("matrix",),
+        "operands lie as packed ones do",
+        lambda p, _: bool(packing.worth_packing(p)),
+        needed=False,
+    ),
+    *packing.of_packed(MATRIX_RULES),
+)

@@ -7,7 +7,7 @@ from typing import Any
 from autotune.expression import ceil_div, evaluate
 from autotune.kernels import matrices
 from autotune.kernels.base import Resources
-from autotune.kernels.gemm import matrix
+from autotune.kernels.gemm import matrix, packing
 from autotune.kernels.gemm.configs import (
     Blocked,
     GemmConfig,
@@ -20,32 +20,46 @@ from autotune.kernels.gemm.configs import (
     vector_of,
 )
 from autotune.kernels.gemm.problem import GemmProblem
-from autotune.kernels.gemm.streaming import FEW, along, few_vector
+from autotune.kernels.gemm.streaming import FEW, Operand, along, few_vector
 from autotune.kernels.tiles import REDUCE_LANES, REDUCE_THREADS
 from autotune.model import DTYPE_BYTES, Buffer, Expr, Pass, Plan, Role
 
-_TEMPLATES = {"split_k": "blocked"}
+_TEMPLATES = {"split_k": "blocked", "packed": "blocked", "packed_subgroup_matrix": "subgroup_matrix"}
 """Variants that render another variant's template."""
 
 
 def resources(problem: GemmProblem, config: GemmConfig) -> tuple[Resources, ...]:
-    """What each pass needs: the kernel itself, and where K is split the pass that adds the partial sums."""
+    """What each pass needs: those that pack operands, the kernel itself, and where K is split the pass that
+    adds the partial sums.
+    """
     m, n = problem.m, problem.n
     rows, cols = tile_of(config)
     splits = splits_of(config)
-    size = _sizes_in_bytes(problem, splits)
+    packs = packing.packs(problem, config)
+    size = _sizes_in_bytes(problem, splits, packs)
     workgroup_size, workgroup_bytes = _workgroup(problem, config)
+    operands = tuple(size[_operand(x, packs)] for x in "ab")
+    before = tuple(
+        Resources(
+            workgroup_size=(packing.INVOCATIONS, 1, 1),
+            workgroup_bytes=0,
+            workgroups=evaluate(packing.workgroups(problem, x), _sizes(problem)),
+            binding_bytes=(size[x], size[f"packed_{x}"]),
+            features=_features(problem, config),
+        )
+        for x in packs
+    )
     epilogue = tuple(size[name] for name in _epilogue_buffers(problem))
     main = Resources(
         workgroup_size=workgroup_size,
         workgroup_bytes=workgroup_bytes,
         workgroups=problem.batch * ceil_div(m, rows) * ceil_div(n, cols) * splits,
-        binding_bytes=(size["a"], size["b"], *((size["c"], *epilogue) if splits == 1 else (size["sums"],))),
+        binding_bytes=(*operands, *((size["c"], *epilogue) if splits == 1 else (size["sums"],))),
         features=_features(problem, config),
         **_subgroups(problem, config),
     )
     if splits == 1:
-        return (main,)
+        return *before, main
     width = _store_vector(problem, config)
     reduce = Resources(
         workgroup_size=(REDUCE_LANES, REDUCE_THREADS, 1),
@@ -54,16 +68,17 @@ def resources(problem: GemmProblem, config: GemmConfig) -> tuple[Resources, ...]
         binding_bytes=(size["c"], *epilogue, size["sums"]),
         features=_features(problem, config),
     )
-    return main, reduce
+    return *before, main, reduce
 
 
 def plan(problem: GemmProblem, config: GemmConfig, *, specialize: bool) -> Plan:
     """Render the passes. `specialize` bakes the sizes in."""
     sizes, scalars = _sizes(problem), _scalars(problem)
     splits = splits_of(config)
+    packs = packing.packs(problem, config)
     vectors = _vectors(problem, config)
-    buffers = _buffers(problem, splits, fields=0 if specialize else len(sizes) + len(scalars))
-    context = _context(problem, specialize=specialize) | {
+    buffers = _buffers(problem, splits, packs, fields=0 if specialize else len(sizes) + len(scalars))
+    context = _context(problem, packs, specialize=specialize) | {
         "f16": _f16(problem),
         "whole_k": _whole_k(problem, config),
         "vector": vector_of(config),
@@ -73,11 +88,13 @@ def plan(problem: GemmProblem, config: GemmConfig, *, specialize: bool) -> Plan:
     }
     shared = ["sizes"] if "sizes" in buffers else []
     epilogue = _epilogue_buffers(problem)
+    operands = [_operand(x, packs) for x in "ab"]
+    passes = [_pack_pass(problem, x, shared, specialize=specialize) for x in packs]
     if splits == 1:
-        passes = [_main_pass(problem, config, context, (*shared, "a", "b", "c", *epilogue))]
+        passes.append(_main_pass(problem, config, context, (*shared, *operands, "c", *epilogue)))
     else:
-        passes = [
-            _main_pass(problem, config, context, (*shared, "a", "b", "sums")),
+        passes += [
+            _main_pass(problem, config, context, (*shared, *operands, "sums")),
             _reduce_pass(problem, vectors["c"], context, (*shared, "c", *epilogue, "sums")),
         ]
     return Plan(
@@ -89,7 +106,7 @@ def plan(problem: GemmProblem, config: GemmConfig, *, specialize: bool) -> Plan:
         buffers=tuple(buffers.values()),
         passes=tuple(passes),
         features=_features(problem, config),
-        multiples=_multiples(problem, config, vectors),
+        multiples=_multiples(problem, config, {x: v for x, v in vectors.items() if x not in packs}),
     )
 
 
@@ -110,23 +127,26 @@ def _columns(problem: GemmProblem) -> dict[str, str]:
     return {"a": "m" if problem.transpose_a else "k", "b": "k" if problem.transpose_b else "n", "c": "n"}
 
 
-def _context(problem: GemmProblem, *, specialize: bool) -> dict[str, object]:
-    """What the templates ask about the problem."""
-    ld = {
+def _pitches(problem: GemmProblem) -> dict[str, str]:
+    """Elements a row of each stored matrix takes, as WGSL."""
+    return {
         x: f"sizes.ld{x}" if getattr(problem, f"ld{x}") else f"sizes.{column}"
         for x, column in _columns(problem).items()
     }
-    rows = {
-        "a": "sizes.k" if problem.transpose_a else "sizes.m",
-        "b": "sizes.n" if problem.transpose_b else "sizes.k",
-    }
-    batched = problem.batch > 1
-    starts = {
-        f"{x}_start": "0u"
-        if not batched or getattr(problem, f"broadcast_{x}")
-        else f"entry * {rows[x]} * {ld[x]}"
-        for x in "ab"
-    }
+
+
+def _start(problem: GemmProblem, x: str, ld: str) -> str:
+    """Where an operand of an entry of the batch starts, as WGSL."""
+    if problem.batch == 1 or getattr(problem, f"broadcast_{x}"):
+        return "0u"
+    rows = {"a": "m" if not problem.transpose_a else "k", "b": "n" if problem.transpose_b else "k"}
+    return f"entry * sizes.{rows[x]} * {ld}"
+
+
+def _context(problem: GemmProblem, packs: tuple[Operand, ...], *, specialize: bool) -> dict[str, object]:
+    """What the templates ask about the problem, as the pass that multiplies sees it."""
+    seen = packing.packed(problem) if packs else problem
+    ld = _pitches(problem) | {x: f"pitch_{x}()" for x in packs}
     scalars = _scalars(problem)
     return {
         "baked": specialize,
@@ -135,11 +155,15 @@ def _context(problem: GemmProblem, *, specialize: bool) -> dict[str, object]:
         "dtype": problem.dtype,
         "accumulate": problem.accumulate,
         "output": problem.output,
-        "transpose_a": problem.transpose_a,
-        "transpose_b": problem.transpose_b,
+        "transpose_a": seen.transpose_a,
+        "transpose_b": seen.transpose_b,
         **{f"ld{x}": text for x, text in ld.items()},
-        **starts,
-        "batched": batched,
+        **{f"{x}_start": _start(seen, x, ld[x]) for x in "ab"},
+        **{f"extent_{x}": ld[x] if x in packs else f"sizes.{packing.ACROSS[x]}" for x in packing.ACROSS},
+        "packs": packs,
+        "pack_step": packing.step(problem),
+        "pack_bindings": _PACKED_BINDINGS,
+        "batched": problem.batch > 1,
         "bias": problem.bias,
         "activation": problem.activation,
         "residual": problem.residual,
@@ -150,7 +174,17 @@ def _context(problem: GemmProblem, *, specialize: bool) -> dict[str, object]:
     }
 
 
-def _buffers(problem: GemmProblem, splits: int, *, fields: int) -> dict[str, Buffer]:
+_PACKED_BINDINGS: dict[Operand, int] = {"a": 7, "b": 8}
+
+
+def _operand(x: str, packs: tuple[Operand, ...]) -> str:
+    """The buffer from which the pass that multiplies reads an operand."""
+    return f"packed_{x}" if x in packs else x
+
+
+def _buffers(
+    problem: GemmProblem, splits: int, packs: tuple[Operand, ...], *, fields: int
+) -> dict[str, Buffer]:
     """Every buffer by name; `fields` of the uniform buffer, 0 for none."""
     found: dict[str, Buffer] = {}
 
@@ -178,6 +212,10 @@ def _buffers(problem: GemmProblem, splits: int, *, fields: int) -> dict[str, Buf
     if splits > 1:
         batch: tuple[Expr, ...] = ("batch",) if problem.batch > 1 else ()
         add("sums", "scratch", problem.accumulate, (splits, *batch, "m", "n"), 4)
+    for x in packs:
+        matrices_of = packing.matrices(problem, x)
+        packed_shape: tuple[Expr, ...] = (*matrices_of, "k", packing.pitch(problem, x))
+        add(f"packed_{x}", "scratch", problem.dtype, packed_shape, _PACKED_BINDINGS[x])
     return found
 
 
@@ -186,11 +224,11 @@ def _epilogue_buffers(problem: GemmProblem) -> list[str]:
 
 
 @lru_cache(maxsize=64)  # an enumeration asks for the same few a hundred thousand times
-def _sizes_in_bytes(problem: GemmProblem, splits: int) -> Mapping[str, int]:
+def _sizes_in_bytes(problem: GemmProblem, splits: int, packs: tuple[Operand, ...]) -> Mapping[str, int]:
     sizes = _sizes(problem)
     return {
         buffer.name: evaluate({"mul": list(buffer.shape)}, sizes) * DTYPE_BYTES[buffer.element]
-        for buffer in _buffers(problem, splits, fields=0).values()
+        for buffer in _buffers(problem, splits, packs, fields=0).values()
     }
 
 
@@ -225,10 +263,12 @@ def _whole_k(problem: GemmProblem, config: GemmConfig) -> bool:
 
 
 def _multiples(problem: GemmProblem, config: GemmConfig, vectors: dict[str, int]) -> dict[str, int]:
-    """Sizes that must stay multiples, of 4 for vec4 accesses, of the tile's depth where tiles are whole."""
-    names = {
-        name for x, column in _columns(problem).items() if vectors[x] == 4 for name in (column, f"ld{x}")
-    }
+    """Sizes that must stay multiples, of 4 for vec4 accesses, of the tile's depth where tiles are whole.
+
+    `vectors` are those of the matrices that are read or written as they are stored.
+    """
+    columns = _columns(problem)
+    names = {name for x, vector in vectors.items() if vector == 4 for name in (columns[x], f"ld{x}")}
     found = dict.fromkeys(names, 4)
     if isinstance(config, MatrixUnits):
         of_operands = matrix.multiples(problem, config)
@@ -236,6 +276,40 @@ def _multiples(problem: GemmProblem, config: GemmConfig, vectors: dict[str, int]
     if isinstance(config, Blocked) and _whole_k(problem, config):
         found["k"] = config.tile_k
     return {name: found[name] for name in _sizes(problem) if name in found}
+
+
+def _pack_pass(problem: GemmProblem, x: Operand, shared: list[str], *, specialize: bool) -> Pass:
+    from autotune.templating import wgsl
+
+    ld, lies = _pitches(problem)[x], along(problem, x)
+    context = {
+        "baked": specialize,
+        "size_values": _sizes(problem),
+        "scalar_values": _scalars(problem),
+        "f16": problem.dtype == "f16",
+        "dtype": problem.dtype,
+        "x": x,
+        "along": lies,
+        "across": packing.ACROSS[x],
+        "size": f"sizes.{packing.ACROSS[x]}",
+        "ld": ld,
+        "start": _start(problem, x, ld),
+        "batched": problem.stored(x)[0] > 1,
+        "vector": packing.vector(problem, x),
+        "step": packing.step(problem),
+        "tile": packing.TILE,
+        "lanes_k": 4 if lies == "k" else 1,
+        "from_binding": {"a": 1, "b": 2}[x],
+        "to_binding": _PACKED_BINDINGS[x],
+    }
+    return Pass(
+        wgsl=wgsl("gemm/pack.wgsl", context),
+        entry_point="main",
+        workgroup_size=(packing.INVOCATIONS, 1, 1),
+        workgroup_bytes=0,
+        workgroups=packing.workgroups(problem, x),
+        buffers=(*shared, x, f"packed_{x}"),
+    )
 
 
 def _main_pass(
@@ -263,8 +337,9 @@ def _main_pass(
             "few_vector": few_vector(problem, config.stream),
         }
     if isinstance(config, MatrixUnits):
-        units = matrix.units(problem, config.matrix)
-        context = context | matrix.product_of(problem).context(config.parameters(), units)
+        seen = packing.multiplied(problem, config)
+        units = matrix.units(seen, config.matrix)
+        context = context | matrix.product_of(seen).context(config.parameters(), units)
     template = _TEMPLATES.get(config.variant, config.variant)
     return Pass(
         wgsl=wgsl(f"gemm/{template}.wgsl", context | config.parameters()),
@@ -309,7 +384,7 @@ def _workgroup(problem: GemmProblem, config: GemmConfig) -> tuple[tuple[int, int
         tile = config.rows * config.unroll_k * config.threads_k * 4 if config.staging == "workgroup" else 0
         return (invocations, 1, 1), (invocations * config.sums + tile) * DTYPE_BYTES[problem.accumulate]
     if isinstance(config, MatrixUnits):
-        return matrix.product_of(problem).workgroup(config.parameters())
+        return matrix.product_of(packing.multiplied(problem, config)).workgroup(config.parameters())
     assert isinstance(config, Blocked)
     staged = problem.accumulate if config.staged == "accumulator" else problem.dtype
     return (config.invocations, 1, 1), config.workgroup_vec4s() * 4 * DTYPE_BYTES[staged]

@@ -1,6 +1,7 @@
 """Which configs are legal, with reasons. `naive` and `tiled` need no rules: limits alone decide."""
 
 from autotune.kernels.base import Parameters, Rule
+from autotune.kernels.gemm.packing import of_packed
 from autotune.kernels.gemm.problem import GemmProblem
 from autotune.kernels.gemm.streaming import FEW, along, larger, vec4_rows
 from autotune.kernels.tiles import (
@@ -105,6 +106,16 @@ BLOCKED_RULES = (
         lambda p, c: c["staged"] == "storage" or p.dtype != p.accumulate,
         needed=False,
     ),
+)
+
+PACKED_RULES = (
+    Rule(
+        ("vector",),
+        "rows of A and B are whole vec4s as they lie",
+        lambda p, _: not vec4_possible(p),
+        needed=False,
+    ),
+    *of_packed(BLOCKED_RULES),
 )
 
 SPLIT_K_RULES = (*BLOCKED_RULES, *few_tiles(lambda p: p.batch))

@@ -1,0 +1,100 @@
+"""Packed operands: copies of A and B whose rows lie across K and are whole accesses, made by passes before.
+
+The pass that multiplies sees a problem whose operands lie so from the start: A stored K×M, B stored K×N, in
+rows of whole 16 bytes. (Packing is as old as Goto and van de Geijn, "Anatomy of high-performance matrix
+multiplication", TOMS 2008.)
+"""
+
+from collections.abc import Callable
+from functools import lru_cache
+
+from msgspec import structs
+
+from autotune.expression import ceil_div
+from autotune.kernels.base import Parameters, Rule
+from autotune.kernels.gemm.configs import GemmConfig, Packed, PackedMatrixUnits
+from autotune.kernels.gemm.problem import GemmProblem
+from autotune.kernels.gemm.streaming import Operand, along
+from autotune.model import DTYPE_BYTES, Expr
+
+ACCESS_BYTES = 16
+"""Of the widest access of memory."""
+BLOCK = 4
+"""Edge of the block that an invocation carries, in elements."""
+TILE = 64
+"""Edge of what a workgroup packs, in elements: 16×16 blocks."""
+INVOCATIONS = (TILE // BLOCK) ** 2
+
+ACROSS: dict[Operand, str] = {"a": "m", "b": "n"}
+"""The size of each operand across K."""
+
+
+def step(problem: GemmProblem) -> int:
+    """Elements that rows of packed operands are a multiple of."""
+    return ACCESS_BYTES // DTYPE_BYTES[problem.dtype]
+
+
+def worth_packing(problem: GemmProblem) -> tuple[Operand, ...]:
+    """Operands that do not lie as packed ones do: they are contiguous along K, or their rows are ragged."""
+    operands: tuple[Operand, ...] = ("a", "b")
+    return tuple(
+        x
+        for x in operands
+        if along(problem, x) == "k" or any(s % step(problem) for s in problem.stored(x)[2:])
+    )
+
+
+def packs(problem: GemmProblem, config: GemmConfig) -> tuple[Operand, ...]:
+    """Operands that are packed before they are multiplied."""
+    return worth_packing(problem) if isinstance(config, Packed | PackedMatrixUnits) else ()
+
+
+@lru_cache(maxsize=64)  # an enumeration asks for the same few a hundred thousand times
+def packed(problem: GemmProblem) -> GemmProblem:
+    """The problem that the multiplying pass of a packed kernel sees: operands as wide as their rows."""
+    wide = {
+        ACROSS[x]: ceil_div(getattr(problem, ACROSS[x]), step(problem)) * step(problem)
+        for x in worth_packing(problem)
+    }
+    gaps = {f"ld{x}": 0 for x in (*worth_packing(problem), "c")}
+    return structs.replace(problem, transpose_a=True, transpose_b=False, **wide, **gaps)
+
+
+def multiplied(problem: GemmProblem, config: GemmConfig) -> GemmProblem:
+    """The problem as the pass that multiplies sees it; of C it says nothing."""
+    return packed(problem) if isinstance(config, Packed | PackedMatrixUnits) else problem
+
+
+def of_packed(rules: tuple[Rule, ...]) -> tuple[Rule, ...]:
+    """Rules for the problem that the multiplying pass sees."""
+    return tuple(structs.replace(rule, holds=_of_packed(rule)) for rule in rules)
+
+
+def _of_packed(rule: Rule) -> Callable[[GemmProblem, Parameters], bool]:
+    return lambda p, c: rule.holds(packed(p), c)
+
+
+def pitch(problem: GemmProblem, operand: Operand) -> Expr:
+    """Elements of a row of a packed operand."""
+    return {"mul": [{"ceilDiv": [ACROSS[operand], step(problem)]}, step(problem)]}
+
+
+def matrices(problem: GemmProblem, operand: Operand) -> tuple[Expr, ...]:
+    """How many matrices an operand has, where that is not one."""
+    return ("batch",) if problem.stored(operand)[0] > 1 else ()
+
+
+def workgroups(problem: GemmProblem, operand: Operand) -> Expr:
+    """Workgroups of the pass that packs an operand."""
+    return {
+        "mul": [
+            {"ceilDiv": [ACROSS[operand], TILE]},
+            {"ceilDiv": ["k", TILE]},
+            *matrices(problem, operand),
+        ]
+    }
+
+
+def vector(problem: GemmProblem, operand: Operand) -> int:
+    """Elements that an access of the operand as stored moves."""
+    return BLOCK if problem.stored(operand)[3] % BLOCK == 0 else 1

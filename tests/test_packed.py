@@ -1,0 +1,126 @@
+"""Packed operands: every layout that is packed, against float64 on every software stack."""
+
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from kernel_checks import few_examples, lacks_f16, run, slow
+from msgspec import structs
+from test_gemm import blocked
+
+from autotune import limits, space
+from autotune.kernels.gemm import GEMM, GemmProblem, packing
+from autotune.kernels.gemm.configs import Packed
+
+AXES = {"packed": space.load_axes(GEMM)["packed"]}
+
+
+def packed(**changes):
+    return Packed(**blocked(vector=4, **changes).parameters())
+
+
+CONFIGS = {
+    "double": packed(buffering="double", unroll_k=8),
+    "prefetch": packed(buffering="prefetch", tile_m=64, thread_m=8, lanes_n=4, group_m=8),
+    "ahead": packed(buffering="ahead", commit_k=1, unroll_k=8, zigzag=True),
+}
+each_config = pytest.mark.parametrize("name", CONFIGS)
+SHAPES = [(33, 35, 37), (1, 1, 1), (3, 66, 7), (65, 2, 130), (130, 67, 5), (32, 32, 64)]
+
+
+@each_config
+@pytest.mark.parametrize("transpose_a", [False, True])
+@pytest.mark.parametrize("transpose_b", [False, True])
+def test_ragged_shapes_of_all_transposes_are_right(runtime, name, transpose_a, transpose_b):
+    shapes = random.Random(f"{name}{transpose_a}{transpose_b}").sample(SHAPES, 3) if slow(runtime) else SHAPES
+    wrong = {}
+    for m, n, k in shapes:
+        problem = GemmProblem(m=m, n=n, k=k, transpose_a=transpose_a, transpose_b=transpose_b)
+        wrong[m, n, k] = run(runtime, problem, CONFIGS[name]) or run(
+            runtime, problem, CONFIGS[name], integers=True
+        )
+    assert {shape: complaint for shape, complaint in wrong.items() if complaint} == {}
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        {"lda": 40, "ldb": 43, "ldc": 45},
+        {"lda": 41, "ldb": 44, "transpose_a": True},
+        {"batch": 3},
+        {"batch": 2, "broadcast_a": True, "transpose_b": True},
+        {"batch": 3, "broadcast_b": True, "lda": 39},
+        {"beta": 0.5, "alpha": -2.0, "bias": True, "activation": "gelu", "residual": True},
+    ],
+    ids=repr,
+)
+@pytest.mark.parametrize("specialize", [False, True])
+def test_gaps_batches_and_epilogues_are_right(runtime, how, specialize):
+    problem = GemmProblem(m=33, n=35, k=37, **how)
+    assert packing.packs(problem, CONFIGS["ahead"])
+    assert run(runtime, problem, CONFIGS["ahead"], specialize=specialize) is None
+
+
+@pytest.mark.parametrize("transpose_b", [False, True])
+@pytest.mark.parametrize("accumulate", ["f32", "f16"])
+def test_f16_is_right_or_refused_by_name(runtime, transpose_b, accumulate):
+    for m, n, k in [(33, 35, 37), (36, 68, 20)]:
+        problem = GemmProblem(m=m, n=n, k=k, dtype="f16", accumulate=accumulate, transpose_b=transpose_b)
+        if not lacks_f16(runtime, problem, CONFIGS["double"]):
+            assert run(runtime, problem, CONFIGS["double"]) is None
+
+
+@few_examples(8)
+@given(data=st.data())
+def test_random_problems_and_configs_are_right(runtime, data):
+    sizes = {name: data.draw(st.integers(1, 140), name) for name in "mnk"}
+    turned = {name: data.draw(st.booleans(), name) for name in ("transpose_a", "transpose_b")}
+    problem = GemmProblem(**sizes, **turned)
+    points = sorted(space.legal(GEMM, problem, runtime.profile, AXES).points)
+    if points:
+        config = space.config_at(GEMM, AXES, data.draw(st.sampled_from(points)))
+        if config.unroll_k * config.thread_m * config.thread_n <= 256:  # quickly compiled
+            assert run(runtime, problem, config) is None
+
+
+def test_only_what_does_not_lie_as_packed_operands_do_is_packed():
+    def packs(**fields):
+        return packing.packs(GemmProblem(**({"m": 64, "n": 64, "k": 64} | fields)), CONFIGS["double"])
+
+    assert packs(transpose_a=True) == ()
+    assert packs() == ("a",)
+    assert packs(transpose_b=True) == ("a", "b")
+    assert packs(transpose_a=True, n=66) == ("b",)
+    assert packs(transpose_a=True, ldb=70) == ("b",)
+    assert packs(transpose_a=True, dtype="f16", n=68) == ("b",)
+    assert packs(transpose_a=True, n=68) == ()
+    assert packing.packs(GemmProblem(m=63, n=63, k=63), blocked()) == ()
+
+
+def test_packing_is_searched_where_rows_are_no_whole_vec4s():
+    base = limits.base_profile()
+    assert len(space.legal(GEMM, GemmProblem(m=63, n=65, k=67), base, AXES)) > 0
+    whole = space.legal(GEMM, GemmProblem(m=64, n=64, k=64), base, AXES)
+    assert len(whole) == 0
+    assert "rows of A and B are whole vec4s as they lie" in whole.refused
+
+
+def test_copies_count_against_the_limits_of_a_binding():
+    problem = GemmProblem(m=3, n=5, k=2**20, batch=6)
+    profile = limits.base_profile()
+    tight = structs.replace(
+        profile, limits=profile.limits | {"maxStorageBufferBindingSize": 4 * 2**20 * 6 * 5}
+    )
+    assert list(limits.refusals(GEMM.resources(problem, blocked()), tight)) == []
+    (reason,) = set(limits.refusals(GEMM.resources(problem, CONFIGS["double"]), tight))
+    assert f"exceeds the largest storage binding: {4 * 2**20 * 6 * 8} B" in reason
+
+
+def test_sizes_need_not_be_multiples_but_for_what_is_stored_in_vec4s():
+    def multiples(**sizes):
+        return GEMM.plan(GemmProblem(**sizes), CONFIGS["double"], specialize=False).multiples
+
+    assert multiples(m=33, n=35, k=37) == {}
+    assert multiples(m=33, n=36, k=37) == {"n": 4}
+    assert multiples(m=33, n=35, k=64) == {"k": CONFIGS["double"].tile_k}
