@@ -71,6 +71,7 @@ class Gemm(Family):
         "f32": GemmProblem(m=64, n=64, k=64),
         "f16, f32 sums": GemmProblem(m=64, n=64, k=64, dtype="f16"),
         "f16, f16 sums": GemmProblem(m=64, n=64, k=64, dtype="f16", accumulate="f16"),
+        "f32, ragged rows": GemmProblem(m=63, n=65, k=67),
         "f32, transposed": GemmProblem(m=64, n=64, k=64, transpose_a=True, transpose_b=True),
         "f32, batched with an epilogue": GemmProblem(
             m=32, n=32, k=32, batch=3, beta=0.5, bias=True, activation="gelu", residual=True
