@@ -92,4 +92,4 @@ def number(value: float) -> str:
 
 def doublings(problem: Problem, other: Problem, names: Iterable[str] = ("m", "n", "k")) -> float:
     """How often sizes of one problem must be doubled or halved to be those of the other, in total."""
-    return sum((abs(log2(getattr(problem, name) / getattr(other, name))) for name in names), 0.0)
+    return sum((abs(log2(getattr(problem, name)) - log2(getattr(other, name))) for name in names), 0.0)
