@@ -3,7 +3,7 @@
 from typing import Any, Literal
 
 from autotune.expression import ceil_div
-from autotune.kernels.gemm.configs import Blocked, GemmConfig, Gemv, MatrixUnits, SplitK
+from autotune.kernels.gemm.configs import Blocked, GemmConfig, Gemv, MatrixUnits, Packed, SplitK
 from autotune.kernels.gemm.matrix import MATRIX_RULES, product_of, units
 from autotune.kernels.gemm.problem import GemmProblem
 from autotune.kernels.gemm.rules import vec4_possible
@@ -35,7 +35,8 @@ def default(problem: GemmProblem, profile: DeviceProfile | None) -> GemmConfig:
     32×32 where larger ones would be few however K is split; which it is until there is enough to do.
     Where K is split, more invocations share a tile; where nothing comes in fours, they share smaller ones.
 
-    On NVIDIA's GPUs, large matrices take the largest register blocks. Where a device has matrix units for the
+    On NVIDIA's GPUs, large matrices take the largest register blocks, and are packed first where rows are no
+    whole vec4s. Where a device has matrix units for the
     types, all but small or narrow problems are theirs.
 
     A software adapter has few cores to fill, so there K is not split.
@@ -49,12 +50,8 @@ def default(problem: GemmProblem, profile: DeviceProfile | None) -> GemmConfig:
     if short <= GEMV_ROWS:
         return _gemv(problem, profile)
     on_nvidia = profile is not None and profile.vendor_id == NVIDIA
-    if on_nvidia and vector == 4 and short >= 128 and _tiles(problem, 128, 128) >= MANY_TILES:
-        turned = problem.transpose_b or not problem.transpose_a
-        more = {"banks": "swizzle" if turned else "plain"}
-        if problem.dtype != problem.accumulate:  # turned into f32 once, and not at each use
-            more["staged"] = "accumulator"
-        return Blocked(**_block(128, 128, 16, 8, vector) | _AHEAD | more, group_m=8)  # type: ignore[arg-type]
+    if on_nvidia and short >= 128 and _tiles(problem, 128, 128) >= MANY_TILES:
+        return _large(problem, packed=vector == 1)
     if on_cpu:
         return _on_cpu(problem, vector)
     most = max(min(problem.k // 32, MOST_SPLITS), 1)
@@ -75,6 +72,16 @@ def default(problem: GemmProblem, profile: DeviceProfile | None) -> GemmConfig:
     if vector == 1 and tile_m == tile_n == 64:
         common = _block(64, 32, 16, 4, vector) | _STRIP | {"lanes_n": 8}
     return Blocked(**common, group_m=8)  # type: ignore[arg-type]
+
+
+def _large(problem: GemmProblem, *, packed: bool) -> Blocked:
+    """The largest register blocks, everything asked for ahead."""
+    turned = not packed and (problem.transpose_b or not problem.transpose_a)
+    more = {"banks": "swizzle" if turned else "plain"}
+    if problem.dtype != problem.accumulate:  # turned into f32 once, and not at each use
+        more["staged"] = "accumulator"
+    chosen = _block(128, 128, 16, 8, 4) | _AHEAD | more | {"group_m": 8}
+    return Packed(**chosen) if packed else Blocked(**chosen)  # type: ignore[arg-type]
 
 
 def _on_cpu(problem: GemmProblem, vector: Literal[1, 4]) -> Blocked:
