@@ -24,6 +24,8 @@ from autotune.model import DTYPE_BYTES, Buffer, Expr, Pass, Plan, Role, Subgroup
 MERGE_THREADS = 8
 """Invocations that share the splits of the keys in the merging pass, for every four columns."""
 MERGE_INVOCATIONS = 256
+MERGE_LOADS = 4
+"""Splits that each of them loads at a time."""
 FIXED = ("head_dim", "v_head_dim")
 """Sizes that a text has as constants even where the others come at run time."""
 
@@ -377,6 +379,7 @@ def _decode_steps(p: AttentionProblem, c: FlashDecode) -> list[_Step]:
             "guard_v": False,
             "split": c.split,
             "merge_threads": threads,
+            "merge_loads": MERGE_LOADS,
         },
     )
     return [first, merge]
