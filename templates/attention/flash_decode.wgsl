@@ -22,13 +22,15 @@ enable subgroups;
 //   unroll     keys of an invocation at a time, e.g. 4: so many loads are under way at once
 //   steps      how often: a workgroup takes slots · unroll · steps keys in all
 //   ahead      what is loaded before it is asked for: no; values: V, before the scores are known; tile: also the K and
-//              V of the next step, as soon as their registers are free
+//              V of the next step, as soon as their registers are free. The K and V of an only step, or of the first
+//              with tile, are under way before the queries are waited for
 //   subgroup_size   lanes of a subgroup, which the device must have, e.g. 32: those that share a product add it up
 //              by exchange, without workgroup memory and one barrier a step less; 0 for any device
 //   vector     elements a memory access moves: 4 or 1, or 8 of f16, which halves the work that each access brings
 //              along; a chunk is 8 elements then, in two vec4s, else 4 in one
 //# set invocations = lanes_d * slots
 //# set tile_kv = slots * unroll
+//# set early = steps == 1 or ahead == "tile"
 //# set chunk = [vector, 4] | max
 //# set quads = chunk // 4
 //# set chunks_d = (head_dim + chunk - 1) // chunk
@@ -161,6 +163,8 @@ fn main(
     let value_slot = invocation / VALUE_LANES;  // those past VALUE_SLOTS have no columns left
     let column = invocation % VALUE_LANES * CHUNK;
 
+{{ fetch_k("kv_begin", "var " if ahead == "tile" else "let ") if early }}
+{{ fetch_v("kv_begin", "var " if ahead == "tile" else "let ") if early and ahead != "no" }}
     for (var i = invocation; i < ROWS * CHUNKS_D; i += INVOCATIONS) {
         let row = min(row0 + i / CHUNKS_D, last_row);
         let start = q_row(batch, kv_head * sizes.group + row % sizes.group, row / sizes.group);
@@ -176,19 +180,20 @@ fn main(
     var o_{{ r }}_{{ c }} = vec4<f32>();
 //# endfor
 //# endfor
-//# if ahead == "tile"
-{{ fetch_k("kv_begin", "var ") }}
-{{ fetch_v("kv_begin", "var ") }}
-//# endif
     workgroupBarrier();
 
 //# if subgroup_size
     var now = 0u;
 //# endif
+//# if steps == 1
+    let kv0 = kv_begin;
+    if (kv0 < kv_end) {
+//# else
     for (var kv0 = kv_begin; kv0 < kv_end; kv0 += TILE_KV) {
+//# endif
         // Products: each lane its chunks of a few keys, all loads before their use.
-{{ fetch_k("kv0", "let ") if ahead != "tile" }}
-{{ fetch_v("kv0", "let ") if ahead == "values" }}
+{{ fetch_k("kv0", "let ") if not early }}
+{{ fetch_v("kv0", "let ") if ahead == "values" and not early }}
 //# for u in range(unroll)
 //# for d in range(loads_d)
 //# for c in range(quads)
