@@ -249,6 +249,12 @@ def test_workgroups_without_a_tile_leave_everything_alone(runtime):
         assert complaint(runtime, asked, plan, structs.replace(plan, passes=more)) is None
 
 
+def test_more_splits_than_a_round_of_the_second_pass_takes_are_merged(runtime):
+    """A round takes 32 splits; 40 do not fill the second one."""
+    asked = problem(batch=2, seq=2, kv_seq=629, lengths=True, causal=True, lse=True, sinks=True)
+    assert run(runtime, asked, CONFIGS["decode"]) is None
+
+
 def test_grids_beyond_a_dimension_are_split(runtime):
     asked = problem(batch=64, heads=32, seq=33, kv_seq=3, head_dim=4)
     for config in (Naive(workgroup=32), flash(tile_d=4, unroll=4)):
