@@ -98,13 +98,7 @@ var<workgroup> slot_peaks: array<vec2<f32>, VALUE_SLOTS>;
 {#- One of the vec4s of a chunk as stored. -#}
 {% macro quad_of(stored, c) %}{{ ["first_four", "last_four"][c] if vector == 8 else "vec4<f32>" }}({{ stored }}){% endmacro %}
 {% macro product(r, u) %}
-{% set terms = [] %}
-//# for d in range(loads_d)
-//# for c in range(quads)
-{% set _ = terms.append("dot(q_%d_%d, k_%d_%d_%d)" % (d, c, u, d, c)) %}
-//# endfor
-//# endfor
-{% set sum = terms | join(" + ") %}
+{% set sum %}{% for d in range(loads_d) %}{% for c in range(quads) %}{{ " + " if d + c }}dot(q_{{ d }}_{{ c }}, k_{{ u }}_{{ d }}_{{ c }}){% endfor %}{% endfor %}{% endset %}
 //# if subgroup_size
             var product_{{ u }} = {{ sum }};
 //# for mask in exchanges
