@@ -22,8 +22,8 @@ enable subgroups;
 //   unroll     keys of an invocation at a time, e.g. 4: so many loads are under way at once
 //   steps      how often: a workgroup takes slots · unroll · steps keys in all
 //   ahead      what is loaded before it is asked for: no; values: V, before the scores are known; tile: also the K and
-//              V of the next step, as soon as their registers are free. The K and V of an only step, or of the first
-//              with tile, are under way before the queries are waited for
+//              V of the next step, as soon as their registers are free. Loads of the only step, or with tile of the
+//              first, are under way before the queries are waited for
 //   subgroup_size   lanes of a subgroup, which the device must have, e.g. 32: those that share a product add it up
 //              by exchange, without workgroup memory and one barrier a step less; 0 for any device
 //   vector     elements a memory access moves: 4 or 1, or 8 of f16, which halves the work that each access brings
