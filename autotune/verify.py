@@ -5,7 +5,6 @@ every buffer lie guard bytes: behind outputs the same pattern, which must surviv
 another NaN, which poisons any result it reaches and is not mistaken for an unwritten one.
 """
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -16,6 +15,7 @@ from autotune import bounds
 from autotune.bounds import Bits, Bounds, Float64
 from autotune.kernels.base import Family
 from autotune.model import DeviceProfile, Plan, Problem
+from autotune.runtime.base import Contents
 
 GUARD_BYTES = 256
 _POISON: dict[str, Bits] = {"f32": np.uint32(0x7FC5_A5A5), "f16": np.uint16(0x7EA5)}
@@ -36,7 +36,7 @@ class Check(Struct, frozen=True):
     bounds: dict[str, Bounds]
     """Of each output: a shorter way to the same verdict for results that are right."""
 
-    def complaint(self, outputs: Mapping[str, bytes]) -> str | None:
+    def complaint(self, outputs: Contents) -> str | None:
         """What is wrong with these outputs, or None when they are right."""
         for name, expected in self.expected.items():
             poison = _POISON[self.elements[name]]

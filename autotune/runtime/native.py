@@ -46,7 +46,7 @@ class NativeRuntime:
         self._runtime = runtime
         self._adapters: list[tuple[DeviceProfile, Any]] = []
         self._data: dict[str, Any] = {}
-        self._initial: dict[str, bytes] = {}
+        self._initial: dict[str, memoryview] = {}
         self._compiled: dict[int, _Compiled] = {}
         self._outputs: dict[str, bytes] = {}
         self._pacer: Pacer | None = None
@@ -86,7 +86,7 @@ class NativeRuntime:
             self._profile = msgspec.structs.replace(self._profile, subgroup_matrix=self._right_matrices())
         return self._profile
 
-    def load(self, contents: dict[str, bytes]) -> None:
+    def load(self, contents: dict[str, memoryview]) -> None:
         """Replace all data buffers. What they hold now is also what outputs are reset to."""
         for buffer in self._data.values():
             buffer.destroy()
