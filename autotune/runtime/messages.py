@@ -51,13 +51,13 @@ class Compile(_Message, frozen=True):
 
 
 class Run(_Message, frozen=True):
-    """Reset the outputs to their loaded contents, dispatch once, read them into the worker. Answer: Done."""
+    """Reset the outputs to their loaded contents, dispatch once, copy them to the worker. Answer: Done."""
 
     handle: int
 
 
 class Read(_Message, frozen=True):
-    """Hand out what the last run read, which is forgotten then. Answer: Outputs."""
+    """Hand out what the last run copied. Answer: Outputs."""
 
 
 class Time(_Message, frozen=True):

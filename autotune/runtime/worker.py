@@ -63,7 +63,7 @@ def _answer(runtime: NativeRuntime, request: messages.Request) -> messages.Reply
         case messages.Run(handle):
             runtime.run(handle)
         case messages.Read():
-            return messages.Outputs(messages.views(runtime.outputs()))
+            return messages.Outputs(runtime.outputs())
         case messages.Time(handle, batch, samples):
             return runtime.time(handle, batch, samples)
         case messages.Drop(handle):
