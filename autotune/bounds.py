@@ -13,8 +13,10 @@ from numpy.typing import NDArray
 Float64 = NDArray[np.float64]
 Float32 = NDArray[np.float32]
 Bits = np.uint32 | np.uint16
-_BLOCK = 1 << 18
-"""Elements looked at in one go: what is noted about them stays in a cache, and few calls are made in all."""
+_BLOCK = 1 << 20
+"""Elements looked at in one go: what is noted about them stays in a cache. Each of the few calls that a block
+takes gives way to other lanes, and may have to wait for them.
+"""
 
 
 class Bounds(Struct, frozen=True):

@@ -163,6 +163,16 @@ def test_results_that_nobody_fetched_do_not_stand_in_the_way_of_the_next(runtime
     assert doubled(runtime, runtime.compile(DOUBLE))
 
 
+def test_data_are_sent_and_plans_compiled_while_another_lane_has_the_gpu(runtime):
+    gate = threading.Lock()
+    runtime.share(gate)
+    with gate:
+        runtime.load(CONTENTS)
+        double = runtime.compile(DOUBLE)
+    assert doubled(runtime, double)
+    runtime.share(None)
+
+
 def test_a_plan_is_timed(runtime):
     seconds, clock = runtime.time(runtime.compile(DOUBLE), 16, 5)
     assert clock in ("gpu", "wall")

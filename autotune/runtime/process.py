@@ -242,13 +242,15 @@ class WorkerRuntime:
         self.deadlines = deadlines or (slow if self.profile.is_cpu else Deadlines())
 
     def load(self, contents: Mapping[str, bytes]) -> None:
-        """Replace all data buffers; compiled plans are forgotten."""
+        """Replace all data buffers; compiled plans are forgotten.
+
+        That takes no gate: what is sent here reaches the GPU with the next run, which does.
+        """
         self._contents = contents
         self._compiled.clear()
         if self._worker is not None:
             try:
-                with self._gate:
-                    self._ask("run", messages.Load(messages.views(contents)), self.deadlines.start)
+                self._ask("run", messages.Load(messages.views(contents)), self.deadlines.start)
                 return
             except CandidateFailed:
                 if self._worker is not None:
@@ -348,14 +350,14 @@ class WorkerRuntime:
         """Start a new worker with the same device, data and compiled plans."""
         self.restarts += 1
         worker = Worker(self._runtime)
-        with self._gate:
-            self._fill(worker)
+        self._fill(worker)
         self._worker = worker
 
     def _fill(self, worker: Worker) -> None:
         try:
             self.index = self._same_adapter(_adapters(worker))
-            self._open(worker)
+            with self._gate:
+                self._open(worker)
             reply = worker.ask(messages.Load(messages.views(self._contents)), self.deadlines.start)
             if isinstance(reply, messages.Failed):
                 raise WorkerError(f"a new worker cannot hold the data: {reply.reason}")
