@@ -1,11 +1,13 @@
 """The data buffers of a device: reset and read back on the GPU's side, so that a run waits for little else.
 
 Other lanes wait while a candidate runs. So what outputs are reset to stays on the device, and what they hold
-then is copied to memory of the host in the same submission, from where it can be sent as it is, later.
+then is copied to memory of the host in the same submission, from where it can be fetched later.
 """
 
 from collections.abc import Sequence
 from typing import Any
+
+from autotune.runtime.messages import Space
 
 
 class DataBuffers:
@@ -19,6 +21,7 @@ class DataBuffers:
         self._initial: dict[str, Any] = {}
         self._read: dict[str, Any] = {}
         self._mapped: list[str] = []
+        self._space = Space()
 
     def reset(self, encoder: Any, names: Sequence[str]) -> None:
         """Record that these hold their first contents again."""
@@ -43,8 +46,17 @@ class DataBuffers:
             self._mapped.append(name)
 
     def copies(self) -> dict[str, memoryview]:
-        """What `wait` waited for, to be read before anything else is asked for."""
-        return {name: self._read[name].read_mapped(copy=False) for name in self._mapped}
+        """What `wait` waited for, good until it is asked for again.
+
+        It is in memory of our own, since not every system writes to a pipe from what a driver has mapped.
+        """
+        room = self._space.take(sum(self._read[name].size for name in self._mapped))
+        found = {}
+        for name in self._mapped:
+            mapped = self._read[name].read_mapped(copy=False)
+            found[name], room = room[: len(mapped)], room[len(mapped) :]
+            found[name][:] = mapped
+        return found
 
     def destroy(self) -> None:
         """Give the memory back."""

@@ -111,7 +111,7 @@ class NativeRuntime:
         data.wait(compiled.outputs)
 
     def outputs(self) -> dict[str, memoryview]:
-        """What the last run copied, to be read before the next request."""
+        """What the last run copied, good until this is asked for again."""
         return {} if self._data is None else self._data.copies()
 
     def time(self, handle: int, batch: int, samples: int) -> Samples:
