@@ -68,6 +68,8 @@ class TuneResult(Struct, frozen=True, kw_only=True):
     baseline_measurement: Measurement | None
     """The naive kernel."""
     measured: int
+    measured_a_second: float
+    """While it searched, without what it resumed from."""
     refused: dict[str, int]
     """Configs of the space that cannot run here, by reason."""
     failed: dict[str, int]

@@ -118,6 +118,7 @@ class _Tuning:
         self.recorder: Recorder | None = None
         self.ended: Ended = "trials"
         self.measured = 0
+        self.measured_a_second = 0.0
         self.best: tuple[Config, Measurement] | None = None
         self.started = self.saved = time.monotonic()
         self._report("prepare", None)
@@ -195,7 +196,7 @@ class _Tuning:
                 self._take(trial, search)
         if self.outcomes:
             self.notes.append(f"resumed a search that had tried {len(self.outcomes)} candidates")
-        self.started = time.monotonic()
+        self.started, resumed = time.monotonic(), self.measured
         self._report("search", self.space)
         try:
             in_lanes = lanes(bench, jobs=self.options.jobs, workers=self.options.workers)
@@ -217,6 +218,7 @@ class _Tuning:
             self.ended = "storage lost"
             self.notes.append(f"the search ended early: {error}")
         finally:
+            self.measured_a_second = (self.measured - resumed) / max(time.monotonic() - self.started, 1e-3)
             if isinstance(self.runtime, WorkerRuntime):
                 self.runtime.share(None)
         self.importance = importance(search.board)
@@ -318,6 +320,7 @@ class _Tuning:
             default_measurement=decision.default,
             baseline_measurement=baseline,
             measured=len(ranked),
+            measured_a_second=self.measured_a_second,
             refused=dict(self.space.refused),
             failed=dict(failed),
             ended=self.ended,

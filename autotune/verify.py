@@ -5,19 +5,19 @@ every buffer lie guard bytes: behind outputs the same pattern, which must surviv
 another NaN, which poisons any result it reaches and is not mistaken for an unwritten one.
 """
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
+from autotune import bounds
+from autotune.bounds import Bits, Bounds, Float64
 from autotune.kernels.base import Family
 from autotune.model import DeviceProfile, Plan, Problem
+from autotune.runtime.base import Contents
 
 GUARD_BYTES = 256
-Bits = np.uint32 | np.uint16
-Float64 = NDArray[np.float64]
 _POISON: dict[str, Bits] = {"f32": np.uint32(0x7FC5_A5A5), "f16": np.uint16(0x7EA5)}
 _PAST_INPUT: dict[int, Bits] = {4: np.uint32(0x7FCA_5A5A), 2: np.uint16(0x7E5A)}
 """By bytes of an element."""
@@ -33,11 +33,18 @@ class Check(Struct, frozen=True):
     """Element type of each output."""
     expected: dict[str, Float64]
     tolerance: dict[str, Float64]
+    bounds: dict[str, Bounds]
+    """Of each output: a shorter way to the same verdict for results that are right."""
 
-    def complaint(self, outputs: Mapping[str, bytes]) -> str | None:
+    def complaint(self, outputs: Contents) -> str | None:
         """What is wrong with these outputs, or None when they are right."""
         for name, expected in self.expected.items():
-            reason = _compare(outputs[name], expected, self.tolerance[name], self.elements[name])
+            poison = _POISON[self.elements[name]]
+            bits = np.frombuffer(outputs[name], dtype=poison.dtype)
+            results = bits[: expected.size].view(_FLOATS[self.elements[name]])
+            if self.bounds[name].hold(results, poison) and np.all(bits[expected.size :] == poison):
+                continue
+            reason = _compare(results, bits, poison, expected, self.tolerance[name])
             if reason is not None:
                 return f"{name}: {reason}"
         return None
@@ -70,7 +77,13 @@ def prepare(
         tolerance = {
             name: np.where(np.abs(values) <= limit, 0.0, tolerance[name]) for name, values in expected.items()
         }
-    return Check(contents=contents, elements=elements, expected=expected, tolerance=tolerance)
+    return Check(
+        contents=contents,
+        elements=elements,
+        expected=expected,
+        tolerance=tolerance,
+        bounds={name: bounds.of(values, tolerance[name]) for name, values in expected.items()},
+    )
 
 
 def _guarded(data: NDArray[np.generic], largest: int, poison: Bits | None = None) -> bytes:
@@ -84,9 +97,14 @@ def _guarded(data: NDArray[np.generic], largest: int, poison: Bits | None = None
     return raw + np.full(room // poison.dtype.itemsize, poison).tobytes()
 
 
-def _compare(raw: bytes, expected: Float64, tolerance: Float64, element: str) -> str | None:
-    poison = _POISON[element]
-    bits = np.frombuffer(raw, dtype=poison.dtype)
+def _compare(
+    results: NDArray[np.floating[Any]],
+    bits: NDArray[Any],
+    poison: Bits,
+    expected: Float64,
+    tolerance: Float64,
+) -> str | None:
+    """What is wrong with results, which lie at the start of these bits of a buffer."""
     gaps = np.isnan(expected).ravel()
     unwritten = int(np.count_nonzero((bits[: expected.size] == poison) & ~gaps))
     if unwritten:
@@ -95,7 +113,7 @@ def _compare(raw: bytes, expected: Float64, tolerance: Float64, element: str) ->
         return "wrote past the end of the buffer"
     if np.any(bits[: expected.size][gaps] != poison):
         return "wrote between the rows"
-    got = bits[: expected.size].view(_FLOATS[element]).reshape(expected.shape)
+    got = results.reshape(expected.shape)
     with np.errstate(invalid="ignore", over="ignore"):
         close: NDArray[np.bool_] = np.abs(got - expected) <= tolerance  # NaN is not
     wrong = ~close & ~gaps.reshape(expected.shape)

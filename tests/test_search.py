@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from optuna.trial import TrialState
 
-from autotune.search import Search
+from autotune.search import Search, surrogate
 from autotune.search.encoding import Encoding
 from autotune.search.surrogate import GaussianProcess
 from autotune.space import Axis, Point, Space
@@ -238,3 +238,11 @@ def test_an_axis_with_a_value_for_each_point_takes_few_columns_and_few_neighbour
     search = Search(space, seed=0)
     points = asked(search, 30, lambda point: 1.0 + point[1][0])
     assert len(set(points)) == 30
+
+
+@pytest.mark.parametrize("size", [1, 2, 33, 34, 100, 175])
+def test_a_triangular_matrix_is_inverted(size: int) -> None:
+    rng = np.random.default_rng(size)
+    lower = np.tril(rng.normal(size=(size, size))) / size + np.eye(size)
+    inverse = surrogate._inverse(lower)
+    assert np.allclose(inverse @ lower, np.eye(size), atol=1e-9)

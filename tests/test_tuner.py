@@ -212,6 +212,7 @@ def test_the_time_limit_ends_the_search_with_what_it_has(root, monkeypatch):
 
     result = run(root, FakeRuntime(play=play), time_limit=5.0)
     assert (result.measured, result.ended, result.verified) == (5, "time", True)
+    assert result.measured_a_second == 1.0
     assert stored(root).complete
 
 

@@ -20,6 +20,7 @@ from autotune.errors import NoAdapter, WorkerCrashed, WorkerError
 from autotune.kernels.gemm import GEMM, GemmProblem
 from autotune.limits import BASE_LIMITS
 from autotune.model import Buffer, Pass, Plan, Rejection
+from autotune.runtime import messages
 from autotune.runtime.base import CandidateFailed
 from autotune.runtime.native import NativeRuntime
 from autotune.runtime.process import Deadlines, WorkerRuntime, choose, list_adapters
@@ -140,6 +141,36 @@ def test_a_plan_runs_and_outputs_start_afresh_each_time(runtime):
     outputs = np.frombuffer(runtime.run(keep)["c"], np.float32)
     assert outputs[0] == 1.0
     assert not outputs[1:].any()
+
+
+def test_outputs_start_as_what_was_loaded_last(runtime):
+    assert doubled(runtime, runtime.compile(DOUBLE))
+    runtime.load({"a": INPUT.tobytes(), "c": (INPUT + 7).tobytes()})
+    some = runtime.compile(plan("if (i == 0u) { c[i] = 0.5; }"))
+    for _ in range(2):
+        outputs = np.frombuffer(runtime.run(some)["c"], np.float32)
+        assert outputs[0] == 0.5
+        assert np.array_equal(outputs[1:], INPUT[1:] + 7)
+
+
+def test_results_that_nobody_fetched_do_not_stand_in_the_way_of_the_next(runtime):
+    double, triple = runtime.compile(DOUBLE), runtime.compile(TRIPLE)
+    for _ in range(2):
+        runtime._ask("run", messages.Run(triple), 20.0)
+    assert doubled(runtime, double)
+    runtime._ask("run", messages.Run(triple), 20.0)
+    runtime.load(CONTENTS)
+    assert doubled(runtime, runtime.compile(DOUBLE))
+
+
+def test_data_are_sent_and_plans_compiled_while_another_lane_has_the_gpu(runtime):
+    gate = threading.Lock()
+    runtime.share(gate)
+    with gate:
+        runtime.load(CONTENTS)
+        double = runtime.compile(DOUBLE)
+    assert doubled(runtime, double)
+    runtime.share(None)
 
 
 def test_a_plan_is_timed(runtime):

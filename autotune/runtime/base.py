@@ -6,6 +6,9 @@ from typing import Protocol
 from autotune.errors import AutotuneError
 from autotune.model import Clock, DeviceProfile, Plan, Stage
 
+Contents = Mapping[str, bytes] | Mapping[str, memoryview]
+"""What buffers hold, by name."""
+
 
 class CandidateFailed(AutotuneError):
     """A candidate was refused, crashed the worker or hung it. `stage` says where."""
@@ -27,8 +30,8 @@ class Runtime(Protocol):
     def compile(self, plan: Plan) -> int:
         """Compile a plan against the loaded buffers and return its handle."""
 
-    def run(self, handle: int) -> dict[str, bytes]:
-        """Reset the outputs, dispatch once, return the outputs' contents."""
+    def run(self, handle: int) -> Contents:
+        """Reset the outputs, dispatch once, return what the outputs hold, good until the next run."""
 
     def time(self, handle: int, batch: int, samples: int) -> tuple[list[float], Clock]:
         """Seconds for one dispatch, a value a sample (impossible readings left out), and the clock."""

@@ -1,7 +1,13 @@
-"""What parent and worker say to each other: tagged msgpack messages, each behind an 8-byte length."""
+"""What parent and worker say to each other: tagged msgpack messages, each behind an 8-byte length.
+
+Contents of buffers follow their message as they are, so that nobody copies them to put them into one, or to
+take them out.
+"""
 
 import struct
-from typing import IO
+from collections.abc import Mapping
+from io import BufferedReader
+from typing import IO, Generic, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -34,7 +40,7 @@ class Pace(_Message, frozen=True):
 class Load(_Message, frozen=True):
     """Replace all data buffers by these contents. Answer: Done."""
 
-    contents: dict[str, bytes]
+    contents: dict[str, memoryview]
 
 
 class Compile(_Message, frozen=True):
@@ -45,13 +51,13 @@ class Compile(_Message, frozen=True):
 
 
 class Run(_Message, frozen=True):
-    """Reset the outputs to their loaded contents, dispatch once, read them into the worker. Answer: Done."""
+    """Reset the outputs to their loaded contents, dispatch once, copy them to the worker. Answer: Done."""
 
     handle: int
 
 
 class Read(_Message, frozen=True):
-    """Hand out what the last run read, which is forgotten then. Answer: Outputs."""
+    """Hand out what the last run copied. Answer: Outputs."""
 
 
 class Time(_Message, frozen=True):
@@ -87,7 +93,7 @@ class Done(_Message, frozen=True):
 class Outputs(_Message, frozen=True):
     """Contents of the output buffers by name."""
 
-    contents: dict[str, bytes]
+    contents: dict[str, memoryview]
 
 
 class Samples(_Message, frozen=True):
@@ -106,34 +112,78 @@ class Failed(_Message, frozen=True):
 Request = ListAdapters | Open | Pace | Load | Compile | Run | Read | Time | Drop
 Reply = Adapters | Opened | Done | Outputs | Samples | Failed
 
-_REQUESTS = msgspec.msgpack.Decoder(Request)
-_REPLIES = msgspec.msgpack.Decoder(Reply)
+_M = TypeVar("_M", Request, Reply)
+
+
+class _Frame(Struct, Generic[_M], frozen=True):
+    """A message without its contents, and how many bytes of each follow."""
+
+    message: _M
+    follow: dict[str, int]
+
+
+_REQUESTS = msgspec.msgpack.Decoder(_Frame[Request])
+_REPLIES = msgspec.msgpack.Decoder(_Frame[Reply])
+
+
+class Space:
+    """Memory for the contents of messages. Those of a message are good until the next one takes it."""
+
+    def __init__(self) -> None:
+        self._room = memoryview(bytearray())
+
+    def take(self, size: int) -> memoryview:
+        """So many bytes. The same memory serves again: fresh pages cost more than reading into them."""
+        if len(self._room) < size:
+            self._room = memoryview(bytearray(size))
+        return self._room[:size]
+
+
+def views(contents: Mapping[str, bytes]) -> dict[str, memoryview]:
+    """Contents as a message holds them."""
+    return {name: memoryview(data) for name, data in contents.items()}
 
 
 def send(stream: IO[bytes], message: Request | Reply) -> None:
     """Write one message."""
-    body = msgspec.msgpack.encode(message)
-    stream.write(_LENGTH.pack(len(body)))
-    stream.write(body)
+    contents: dict[str, memoryview] = {}
+    if isinstance(message, Load | Outputs):
+        contents, message = message.contents, msgspec.structs.replace(message, contents={})
+    follow = {name: data.nbytes for name, data in contents.items()}
+    body = msgspec.msgpack.encode(_Frame(message, follow))
+    stream.write(_LENGTH.pack(len(body)) + body)
+    for data in contents.values():
+        stream.write(data)
     stream.flush()
 
 
-def _receive(stream: IO[bytes]) -> bytes | None:
+def _receive(
+    stream: BufferedReader, decoder: "msgspec.msgpack.Decoder[_Frame[_M]]", space: Space
+) -> _M | None:
     head = stream.read(_LENGTH.size)
     if len(head) < _LENGTH.size:
         return None
     (length,) = _LENGTH.unpack(head)
     body = stream.read(length)
-    return body if len(body) == length else None
+    if len(body) < length:
+        return None
+    frame = decoder.decode(body)
+    room = space.take(sum(frame.follow.values()))
+    if stream.readinto(room) < len(room):
+        return None
+    if not isinstance(frame.message, Load | Outputs):
+        return frame.message
+    contents = {}
+    for name, size in frame.follow.items():
+        contents[name], room = room[:size], room[size:]
+    return msgspec.structs.replace(frame.message, contents=contents)
 
 
-def receive_request(stream: IO[bytes]) -> Request | None:
+def receive_request(stream: BufferedReader) -> Request | None:
     """Read one request; None at the end of the stream."""
-    body = _receive(stream)
-    return None if body is None else _REQUESTS.decode(body)
+    return _receive(stream, _REQUESTS, Space())
 
 
-def receive_reply(stream: IO[bytes]) -> Reply | None:
-    """Read one reply; None at the end of the stream."""
-    body = _receive(stream)
-    return None if body is None else _REPLIES.decode(body)
+def receive_reply(stream: BufferedReader, space: Space) -> Reply | None:
+    """Read one reply, its contents into this space; None at the end of the stream."""
+    return _receive(stream, _REPLIES, space)

@@ -15,6 +15,7 @@ from autotune.expression import ceil_div, evaluate
 from autotune.limits import split_grid
 from autotune.model import DTYPE_BYTES, Compiler, DeviceProfile, Plan, SubgroupMatrix
 from autotune.runtime import adapters, matrix_check
+from autotune.runtime.buffers import DataBuffers
 from autotune.runtime.clock import Pacer, Stopwatch
 from autotune.runtime.messages import Samples
 
@@ -45,10 +46,8 @@ class NativeRuntime:
         self._compiler = compiler
         self._runtime = runtime
         self._adapters: list[tuple[DeviceProfile, Any]] = []
-        self._data: dict[str, Any] = {}
-        self._initial: dict[str, bytes] = {}
+        self._data: DataBuffers | None = None
         self._compiled: dict[int, _Compiled] = {}
-        self._outputs: dict[str, bytes] = {}
         self._pacer: Pacer | None = None
         self.keeps_pace = True
         """Whether `pace` may load the GPU between requests."""
@@ -86,41 +85,34 @@ class NativeRuntime:
             self._profile = msgspec.structs.replace(self._profile, subgroup_matrix=self._right_matrices())
         return self._profile
 
-    def load(self, contents: dict[str, bytes]) -> None:
+    def load(self, contents: dict[str, memoryview]) -> None:
         """Replace all data buffers. What they hold now is also what outputs are reset to."""
-        for buffer in self._data.values():
-            buffer.destroy()
         self._compiled.clear()
-        usage = self._api.BufferUsage
-        self._data = {
-            name: self._device.create_buffer_with_data(
-                data=data, usage=usage.STORAGE | usage.COPY_SRC | usage.COPY_DST
-            )
-            for name, data in contents.items()
-        }
-        self._initial = contents
+        if self._data is not None:
+            self._data.destroy()
+        self._data = DataBuffers(self._api, self._device, contents)
 
     def compile(self, handle: int, plan: Plan) -> None:
         """Create the pipelines of a plan and bind its buffers."""
-        self._compiled[handle] = _Compiled(self._api, self._device, self._profile, plan, self._data)
+        data = {} if self._data is None else self._data.by_name
+        self._compiled[handle] = _Compiled(self._api, self._device, self._profile, plan, data)
 
     def run(self, handle: int) -> None:
-        """Reset the outputs, dispatch once and read the outputs back, for `outputs` to hand out."""
-        compiled = self._compiled[handle]
-        queue = self._device.queue
-        for name in compiled.outputs:
-            queue.write_buffer(self._data[name], 0, self._initial[name])
+        """Reset the outputs, dispatch once and copy the outputs, for `outputs` to hand out."""
+        compiled, data = self._compiled[handle], self._data
+        assert data is not None
         encoder = self._device.create_command_encoder()
+        data.reset(encoder, compiled.outputs)
         compute_pass = encoder.begin_compute_pass()
         compiled.encode(compute_pass)
         compute_pass.end()
-        queue.submit([encoder.finish()])
-        self._outputs = {name: bytes(queue.read_buffer(self._data[name])) for name in compiled.outputs}
+        data.copy(encoder, compiled.outputs)
+        self._device.queue.submit([encoder.finish()])
+        data.wait(compiled.outputs)
 
-    def outputs(self) -> dict[str, bytes]:
-        """What the last run read, which is forgotten then."""
-        outputs, self._outputs = self._outputs, {}
-        return outputs
+    def outputs(self) -> dict[str, memoryview]:
+        """What the last run copied, good until this is asked for again."""
+        return {} if self._data is None else self._data.copies()
 
     def time(self, handle: int, batch: int, samples: int) -> Samples:
         """Time `samples` runs of `batch` dispatches, at the GPU's working clocks."""
@@ -130,7 +122,7 @@ class NativeRuntime:
 
     def pace(self) -> bool:
         """Keep the GPU busy for a moment, so that it does not clock down; False where that is no use."""
-        if self._pacer is None or not self._data or not self.keeps_pace:
+        if self._pacer is None or self._data is None or not self.keeps_pace:
             return False
         self._pacer.run()
         return True

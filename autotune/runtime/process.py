@@ -12,6 +12,7 @@ import time
 from collections import deque
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
+from io import BufferedReader
 from pathlib import Path
 from typing import IO, Any, cast
 
@@ -28,6 +29,8 @@ _START = (  # of the package that the parent runs; -P keeps the working director
     "from autotune.runtime.worker import main; main()"
 )
 _LAST_WORDS_SECONDS = 5.0
+_PIPE_BYTES = 1 << 20
+"""As much as Linux gives to everyone."""
 
 
 class Deadlines(Struct, frozen=True):
@@ -52,6 +55,8 @@ class Worker:
             stderr=subprocess.PIPE,
             start_new_session=True,  # Ctrl-C goes to the parent alone
         )
+        for stream in (self._process.stdin, self._process.stdout):
+            _widen(cast("IO[bytes]", stream))
         self._replies: queue.SimpleQueue[messages.Reply | None] = queue.SimpleQueue()
         self._complaints: deque[str] = deque(maxlen=40)
         threading.Thread(target=self._read_replies, daemon=True).start()
@@ -105,9 +110,10 @@ class Worker:
             overdue.cancel()
 
     def _read_replies(self) -> None:
-        stream = cast("IO[bytes]", self._process.stdout)
+        stream = cast("BufferedReader", self._process.stdout)
+        space = messages.Space()
         with contextlib.suppress(OSError, ValueError):
-            while (reply := messages.receive_reply(stream)) is not None:
+            while (reply := messages.receive_reply(stream, space)) is not None:
                 self._replies.put(reply)
         self._replies.put(None)
 
@@ -125,6 +131,15 @@ class Worker:
         name = signal.Signals(-code).name if code < 0 else f"exit code {code}"
         said = next((line for line in self._complaints if "panicked" in line or "Error" in line), "")
         return f"the worker died ({name}){': ' + said if said else ''}"
+
+
+def _widen(pipe: IO[bytes]) -> None:
+    """Let a pipe hold more where the system can: contents of buffers then pass in fewer, larger pieces."""
+    if sys.platform == "linux":
+        import fcntl
+
+        with contextlib.suppress(OSError):  # a user may have only so much in pipes
+            fcntl.fcntl(pipe.fileno(), fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
 
 
 def refuted(listed: DeviceProfile, opened: DeviceProfile) -> tuple[SubgroupMatrix, ...]:
@@ -227,13 +242,15 @@ class WorkerRuntime:
         self.deadlines = deadlines or (slow if self.profile.is_cpu else Deadlines())
 
     def load(self, contents: Mapping[str, bytes]) -> None:
-        """Replace all data buffers; compiled plans are forgotten."""
+        """Replace all data buffers; compiled plans are forgotten.
+
+        That takes no gate: what is sent here reaches the GPU with the next run, which does.
+        """
         self._contents = contents
         self._compiled.clear()
         if self._worker is not None:
             try:
-                with self._gate:
-                    self._ask("run", messages.Load(dict(contents)), self.deadlines.start)
+                self._ask("run", messages.Load(messages.views(contents)), self.deadlines.start)
                 return
             except CandidateFailed:
                 if self._worker is not None:
@@ -247,8 +264,8 @@ class WorkerRuntime:
         self._compiled[self._handles] = plan
         return self._handles
 
-    def run(self, handle: int) -> dict[str, bytes]:
-        """Reset the outputs, dispatch once, return the outputs' contents."""
+    def run(self, handle: int) -> dict[str, memoryview]:
+        """Reset the outputs, dispatch once, return what the outputs hold, good until the next run."""
         with self._gate:
             self._ask("run", messages.Run(handle), self.deadlines.run)
         reply = self._ask("run", messages.Read(), self.deadlines.run)
@@ -333,15 +350,15 @@ class WorkerRuntime:
         """Start a new worker with the same device, data and compiled plans."""
         self.restarts += 1
         worker = Worker(self._runtime)
-        with self._gate:
-            self._fill(worker)
+        self._fill(worker)
         self._worker = worker
 
     def _fill(self, worker: Worker) -> None:
         try:
             self.index = self._same_adapter(_adapters(worker))
-            self._open(worker)
-            reply = worker.ask(messages.Load(dict(self._contents)), self.deadlines.start)
+            with self._gate:
+                self._open(worker)
+            reply = worker.ask(messages.Load(messages.views(self._contents)), self.deadlines.start)
             if isinstance(reply, messages.Failed):
                 raise WorkerError(f"a new worker cannot hold the data: {reply.reason}")
             for handle, plan in self._compiled.items():

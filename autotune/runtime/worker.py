@@ -9,6 +9,7 @@ import queue
 import sys
 import threading
 import time
+from io import BufferedReader
 from typing import BinaryIO
 
 from autotune.runtime import DEFAULT_RUNTIME, compiler_of, messages
@@ -19,7 +20,7 @@ MOST_PACING = 2.0
 """Seconds without a request after which the GPU is left alone."""
 
 
-def _claim_pipes() -> tuple[BinaryIO, BinaryIO]:
+def _claim_pipes() -> tuple[BufferedReader, BinaryIO]:
     """Keep the pipes to ourselves: whatever a library prints goes to standard error."""
     requests = os.fdopen(os.dup(0), "rb")
     replies = os.fdopen(os.dup(1), "wb")
@@ -70,7 +71,7 @@ def _answer(runtime: NativeRuntime, request: messages.Request) -> messages.Reply
     return messages.Done()
 
 
-def _read_into(inbox: "queue.SimpleQueue[messages.Request]", stream: BinaryIO) -> None:
+def _read_into(inbox: "queue.SimpleQueue[messages.Request]", stream: BufferedReader) -> None:
     while (request := messages.receive_request(stream)) is not None:
         inbox.put(request)
     os._exit(0)  # the parent is gone; the main thread may be stuck in a driver call

@@ -65,7 +65,7 @@ class GaussianProcess:
         self._x = x * self._scale
         covariance = np.exp(-squared_distances(self._x, self._x))
         covariance[np.diag_indices(len(z))] += math.exp(self._theta[-1]) + _JITTER
-        self._whiten = np.linalg.inv(np.linalg.cholesky(covariance))
+        self._whiten = _inverse(np.linalg.cholesky(covariance))
         self._alpha = self._whiten.T @ (self._whiten @ z)
         self._variance = max(float(z @ self._alpha) / len(z), 1e-6)
 
@@ -109,7 +109,7 @@ class GaussianProcess:
         weights, noise = np.exp(theta[:-1]), math.exp(theta[-1])
         kernel = np.exp(-np.tensordot(weights, distances, 1))
         factor = np.linalg.cholesky(kernel + (noise + _JITTER) * np.eye(len(z)))
-        whiten = np.linalg.inv(factor)
+        whiten = _inverse(factor)
         precision = whiten.T @ whiten
         alpha = precision @ z
         variance = max(float(z @ alpha) / len(z), 1e-12)
@@ -120,6 +120,23 @@ class GaussianProcess:
         )
         away = (theta - self._prior) / self._spread
         return likelihood - 0.5 * float(away @ away), slope - away / self._spread
+
+
+def _inverse(lower: Array) -> Array:
+    """Of a lower triangular matrix, by halves.
+
+    LAPACK's general inverse takes more arithmetic, and its threads wait for each other for longer than that
+    where others use the cores.
+    """
+    half = len(lower) // 2
+    inverse: Array = np.zeros_like(lower)
+    if half <= 16:
+        inverse[:] = np.linalg.inv(lower)
+        return inverse
+    first, last = _inverse(lower[:half, :half]), _inverse(lower[half:, half:])
+    inverse[:half, :half], inverse[half:, half:] = first, last
+    inverse[half:, :half] = -last @ (lower[half:, :half] @ first)
+    return inverse
 
 
 def expected_improvement(mean: Array, deviation: Array, best: float) -> Array:
