@@ -2,18 +2,22 @@
 enable f16;
 
 //# endif
-// Packs {{ x | upper }} for the pass that multiplies: a copy with rows across K, of whole {{ step }} elements, whatever rows were
-// before. An invocation carries a block of 4×4 elements{{ ", turned around in registers" if along == "k" }}; a workgroup has 16×16 of them. Past the
-// last {{ "row" if x == "a" else "column" }} the last one is repeated: those products are never stored.
+//# set blocks_k = tile_k // 4
+//# set blocks = tile // 4
+// Packs {{ x | upper }} for the pass that multiplies: a copy with rows across K, a multiple of {{ step }} elements long, whatever
+// rows were before.{{ " An invocation turns a block of 4×4 elements around in registers, and a workgroup its" if along == "k" }}
+//# if along == "k"
+// blocks in workgroup memory, so that whole lines of the cache are read as well as written.
+//# endif
+// Past the last {{ "row" if x == "a" else "column" }} the last one is repeated: those products are never stored.
 // (Goto and van de Geijn, "Anatomy of high-performance matrix multiplication", TOMS 2008.)
 //
-//        {{ "K →" if along == "k" else across | upper ~ " →" }}                        {{ across | upper }} →
-//     ┌──────────┐               ┌───────────┬──┐
-//   {{ across | upper if along == "k" else "K" }} │ {{ "0 1 2 3 " if along == "k" else "0 1 2 3 " }} │             K │ {{ "0 4 8 c " if along == "k" else "0 1 2 3 " }}  │  │    rows end in a repeated
-//   ↓ │ {{ "4 5 6 7 " if along == "k" else "4 5 6 7 " }} │      ──→    ↓ │ {{ "1 5 9 d " if along == "k" else "4 5 6 7 " }}  │  │    {{ "row" if x == "a" else "column" }} of {{ x | upper }}
-//     └──────────┘               └───────────┴──┘
+//     {{ "K →      " if along == "k" else across | upper ~ " →      " }}                  {{ across | upper }} →
+//     {{ across | upper if along == "k" else "K" }} ┌─────────┐           K ┌─────────┬──┐
+//     ↓ │ 0 1 2 3 │           ↓ │ {{ "0 4 8   │8 │" if along == "k" else "0 1 2 3 │3 │" }}
+//       │ 4 5 6 7 │     →       │ {{ "1 5 9   │9 │" if along == "k" else "4 5 6 7 │7 │" }}
 //
-//   lanes_k    of neighbouring invocations, how many lie along K: as many as read neighbours, e.g. 4
+//   tile, tile_k   what a workgroup packs, in elements across K and along it, e.g. 64 × 32
 {% include "lib/sizes.wgsl" %}
 
 alias Stored = {{ dtype }};
@@ -23,11 +27,16 @@ alias Stored = {{ dtype }};
 {% include "lib/grid.wgsl" %}
 
 const TILE = {{ tile }}u;
+const TILE_K = {{ tile_k }}u;
 const BLOCKS = TILE / 4u;
-const INVOCATIONS = BLOCKS * BLOCKS;
-const LANES_K = {{ lanes_k }}u;
+const BLOCKS_K = TILE_K / 4u;
+const INVOCATIONS = BLOCKS * BLOCKS_K;
+//# if along == "k"
 
-// Four neighbours of the row that starts at element `row`, from `i` on, of `count` there are.
+var<workgroup> turned: array<array<vec4<Stored>, BLOCKS + 1u>, TILE_K>;  // [k][{{ "row" if x == "a" else "column" }} / 4]
+//# endif
+
+// Four neighbours of the row that starts at element `row`, of `count` elements, from `i` on.
 fn load(row: u32, i: u32, count: u32) -> vec4<Stored> {
 //# if vector == 4
     return {{ x }}[(row + min(i, {{ ld }} - 4u)) / 4u];
@@ -43,33 +52,40 @@ fn main(
     @builtin(num_workgroups) grid: vec3<u32>,
     @builtin(local_invocation_index) invocation: u32,
 ) {
-    // Which tile, and which block of it.
+    // Which tile. The whole workgroup leaves together where the grid is larger than the tiles.
     let size = {{ size }};
     let tiles = (size + TILE - 1u) / TILE;
-    let tiles_k = (sizes.k + TILE - 1u) / TILE;
+    let tiles_k = (sizes.k + TILE_K - 1u) / TILE_K;
     let id = linear_workgroup(workgroup, grid);
     if (id >= tiles * tiles_k{{ " * sizes.batch" if batched }}) { return; }
 //# if batched
     let entry = id / (tiles * tiles_k);  // of the batch
 //# endif
-    let block_k = invocation % LANES_K + invocation / (LANES_K * BLOCKS) * LANES_K;
-    let block = invocation / LANES_K % BLOCKS;
-    let k = id / tiles % tiles_k * TILE + block_k * 4u;
-    let i = id % tiles * TILE + block * 4u;
+    let k0 = id / tiles % tiles_k * TILE_K;
+    let i0 = id % tiles * TILE;
     let pitch = (size + {{ step - 1 }}u) / {{ step }}u * {{ step }}u;
-    if (k >= sizes.k || i >= pitch) { return; }
     let start = {{ start }};
-    let at = ({{ "entry * sizes.k + " if batched }}k) * pitch + i;
-    let rows = min(sizes.k - k, 4u);
 
-//# for r in range(4)
 //# if along == "k"
-    let line_{{ r }} = load(start + min(i + {{ r }}u, size - 1u) * {{ ld }}, k, sizes.k);
-//# else
-    let line_{{ r }} = load(start + min(k + {{ r }}u, sizes.k - 1u) * {{ ld }}, i, size);
-//# endif
-//# endfor
+    // A block as it lies: neighbours read neighbours along K.
+    let block_k = invocation % BLOCKS_K;
+    let block = invocation / BLOCKS_K;
 //# for r in range(4)
-    {{ "if (rows > %du) { " % r if r }}packed_{{ x }}[{{ "(at + %du * pitch)" % r if r else "at" }} / 4u] = {{ "vec4<Stored>(line_0.%s, line_1.%s, line_2.%s, line_3.%s)" % ("xyzw"[r], "xyzw"[r], "xyzw"[r], "xyzw"[r]) if along == "k" else "line_%d" % r }};{{ " }" if r }}
+    let line_{{ r }} = load(start + min(i0 + block * 4u + {{ r }}u, size - 1u) * {{ ld }}, k0 + block_k * 4u, sizes.k);
 //# endfor
+//# for c in ["x", "y", "z", "w"]
+    turned[block_k * 4u + {{ loop.index0 }}u][block] = vec4<Stored>(line_0.{{ c }}, line_1.{{ c }}, line_2.{{ c }}, line_3.{{ c }});
+//# endfor
+    workgroupBarrier();
+
+//# endif
+    // Neighbours write neighbours across K.
+    let quad = invocation % BLOCKS;
+    for (var row = invocation / BLOCKS; row < TILE_K; row += BLOCKS_K) {
+        let k = k0 + row;
+        let i = i0 + quad * 4u;
+        if (k < sizes.k && i < pitch) {
+            packed_{{ x }}[({{ "(entry * sizes.k + k)" if batched else "k" }} * pitch + i) / 4u] = {{ "turned[row][quad]" if along == "k" else "load(start + k * %s, i, size)" % ld }};
+        }
+    }
 }

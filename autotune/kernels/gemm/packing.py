@@ -19,11 +19,12 @@ from autotune.model import DTYPE_BYTES, Expr
 
 ACCESS_BYTES = 16
 """Of the widest access of memory."""
+LINE_BYTES = 128
+"""Of a line of the cache."""
 BLOCK = 4
 """Edge of the block that an invocation carries, in elements."""
 TILE = 64
-"""Edge of what a workgroup packs, in elements: 16×16 blocks."""
-INVOCATIONS = (TILE // BLOCK) ** 2
+"""Elements across K that a workgroup packs."""
 
 ACROSS: dict[Operand, str] = {"a": "m", "b": "n"}
 """The size of each operand across K."""
@@ -84,12 +85,25 @@ def matrices(problem: GemmProblem, operand: Operand) -> tuple[Expr, ...]:
     return ("batch",) if problem.stored(operand)[0] > 1 else ()
 
 
+def tile_k(problem: GemmProblem) -> int:
+    """Elements along K that a workgroup packs: a line of the cache."""
+    return LINE_BYTES // DTYPE_BYTES[problem.dtype]
+
+
+def workgroup(problem: GemmProblem, operand: Operand) -> tuple[tuple[int, int, int], int]:
+    """Workgroup size and bytes of workgroup memory of the pass that packs an operand."""
+    blocks = TILE // BLOCK
+    turned = tile_k(problem) * (blocks + 1) * BLOCK * DTYPE_BYTES[problem.dtype]
+    invocations = blocks * (tile_k(problem) // BLOCK)
+    return (invocations, 1, 1), turned if along(problem, operand) == "k" else 0
+
+
 def workgroups(problem: GemmProblem, operand: Operand) -> Expr:
     """Workgroups of the pass that packs an operand."""
     return {
         "mul": [
             {"ceilDiv": [ACROSS[operand], TILE]},
-            {"ceilDiv": ["k", TILE]},
+            {"ceilDiv": ["k", tile_k(problem)]},
             *matrices(problem, operand),
         ]
     }

@@ -41,8 +41,8 @@ def resources(problem: GemmProblem, config: GemmConfig) -> tuple[Resources, ...]
     operands = tuple(size[_operand(x, packs)] for x in "ab")
     before = tuple(
         Resources(
-            workgroup_size=(packing.INVOCATIONS, 1, 1),
-            workgroup_bytes=0,
+            workgroup_size=packing.workgroup(problem, x)[0],
+            workgroup_bytes=packing.workgroup(problem, x)[1],
             workgroups=evaluate(packing.workgroups(problem, x), _sizes(problem)),
             binding_bytes=(size[x], size[f"packed_{x}"]),
             features=_features(problem, config),
@@ -281,7 +281,8 @@ def _multiples(problem: GemmProblem, config: GemmConfig, vectors: dict[str, int]
 def _pack_pass(problem: GemmProblem, x: Operand, shared: list[str], *, specialize: bool) -> Pass:
     from autotune.templating import wgsl
 
-    ld, lies = _pitches(problem)[x], along(problem, x)
+    ld = _pitches(problem)[x]
+    workgroup_size, workgroup_bytes = packing.workgroup(problem, x)
     context = {
         "baked": specialize,
         "size_values": _sizes(problem),
@@ -289,7 +290,7 @@ def _pack_pass(problem: GemmProblem, x: Operand, shared: list[str], *, specializ
         "f16": problem.dtype == "f16",
         "dtype": problem.dtype,
         "x": x,
-        "along": lies,
+        "along": along(problem, x),
         "across": packing.ACROSS[x],
         "size": f"sizes.{packing.ACROSS[x]}",
         "ld": ld,
@@ -298,15 +299,15 @@ def _pack_pass(problem: GemmProblem, x: Operand, shared: list[str], *, specializ
         "vector": packing.vector(problem, x),
         "step": packing.step(problem),
         "tile": packing.TILE,
-        "lanes_k": 4 if lies == "k" else 1,
+        "tile_k": packing.tile_k(problem),
         "from_binding": {"a": 1, "b": 2}[x],
         "to_binding": _PACKED_BINDINGS[x],
     }
     return Pass(
         wgsl=wgsl("gemm/pack.wgsl", context),
         entry_point="main",
-        workgroup_size=(packing.INVOCATIONS, 1, 1),
-        workgroup_bytes=0,
+        workgroup_size=workgroup_size,
+        workgroup_bytes=workgroup_bytes,
         workgroups=packing.workgroups(problem, x),
         buffers=(*shared, x, f"packed_{x}"),
     )
