@@ -82,13 +82,6 @@ EXCHANGES = {
     "part of a subgroup": decode(lanes_d=2, slots=16, steps=2, rows=4, ahead="tile", subgroup_size=4),
 }
 """Products added up within subgroups, for the smallest ones that there are."""
-EIGHTS = {
-    "eights": decode(vector=8),
-    "eights-steps": decode(vector=8, steps=2, slots=8, rows=4, ahead="values", lanes_d=4),
-    "eights-ahead": decode(vector=8, steps=2, slots=8, rows=4, ahead="tile", lanes_d=4),
-    "eights-unrolled": decode(vector=8, unroll=2, rows=1, slots=8, lanes_d=4),
-}
-"""Eight elements of f16 at a time."""
 SCALAR = ("flash", "flash-pieces", "flash-straight", "decode")
 
 
@@ -101,13 +94,6 @@ CHAINS = {
         tile_kv=64, thread_kv=8, v_rows=16, p_sliced=True, tile_d=16, unroll=16, chain=16
     ),
 }
-
-
-def in_eights(feature):
-    """The problem of a feature with elements of f16, whose rows come in multiples of eight."""
-    asked = FEATURES[feature]
-    dims = {name: 2 * asked[name] for name in ("head_dim", "v_head_dim") if name in asked}
-    return problem(**{"head_dim": 16, **asked, **dims, "dtype": "f16"})
 
 
 def scalar(config):
@@ -126,28 +112,6 @@ def test_masks_layouts_and_lengths_are_right(runtime, name):
     assert wrong == dict.fromkeys(wrong)
 
 
-@pytest.mark.parametrize("name", EIGHTS)
-def test_eight_elements_at_a_time_are_right_or_refused_by_name(runtime, name):
-    """Every config meets every second feature; fewer where compiling is slow."""
-    first = list(EIGHTS).index(name)
-    wrong = {}
-    for feature in list(FEATURES)[first % 2 + first // 2 * 2 :: 4 if slow(runtime) else 2]:
-        asked = in_eights(feature)
-        if not lacks_f16(runtime, asked, EIGHTS[name]):
-            wrong[feature] = run(runtime, asked, EIGHTS[name], specialize=len(feature) % 2 == 0)
-    assert wrong == dict.fromkeys(wrong)
-
-
-def test_eight_elements_at_a_time_of_long_heads_are_right(runtime):
-    """Keys are no whole steps, lanes no whole rounds of a row's loads, and a group no whole blocks."""
-    shapes = ({"head_dim": 128}, {"head_dim": 72, "v_head_dim": 40}, {"head_dim": 8, "v_head_dim": 136})
-    for config, shape in zip(list(EIGHTS.values())[1:], shapes, strict=True):
-        asked = problem(heads=10, kv_heads=2, seq=1, kv_seq=77, batch=2, dtype="f16", **shape)
-        chosen = structs.replace(config, slots=4 * config.slots)
-        if not lacks_f16(runtime, asked, chosen):
-            assert run(runtime, asked, chosen) is None, shape
-
-
 @pytest.mark.parametrize("name", EXCHANGES)
 def test_products_added_up_within_subgroups_are_right(runtime, name):
     size = runtime.profile.subgroup_size
@@ -158,9 +122,6 @@ def test_products_added_up_within_subgroups_are_right(runtime, name):
     long = problem(seq=1, kv_seq=300, head_dim=64)
     whole = structs.replace(config, lanes_d=size, slots=64 // size)
     assert run(runtime, long, whole) is None
-    half, eights = structs.replace(long, dtype="f16"), structs.replace(whole, vector=8)
-    if not lacks_f16(runtime, half, eights):
-        assert run(runtime, half, eights) is None
     other = structs.replace(config, subgroup_size=64 if size != 64 else 32)
     reasons = list(limits.refusals(ATTENTION.resources(long, other), runtime.profile))
     assert reasons == [
@@ -249,12 +210,6 @@ def test_workgroups_without_a_tile_leave_everything_alone(runtime):
         assert complaint(runtime, asked, plan, structs.replace(plan, passes=more)) is None
 
 
-def test_more_splits_than_a_round_of_the_second_pass_takes_are_merged(runtime):
-    """A round takes 32 splits; 40 do not fill the second one."""
-    asked = problem(batch=2, seq=2, kv_seq=629, lengths=True, causal=True, lse=True, sinks=True)
-    assert run(runtime, asked, CONFIGS["decode"]) is None
-
-
 def test_grids_beyond_a_dimension_are_split(runtime):
     asked = problem(batch=64, heads=32, seq=33, kv_seq=3, head_dim=4)
     for config in (Naive(workgroup=32), flash(tile_d=4, unroll=4)):
@@ -324,10 +279,6 @@ def test_every_kind_of_text_is_valid_for_tint_within_the_base_limits(tint):
         asked = problem(**kinds[kind], dtype=dtype)
         chosen = scalar(config) if kind in ODD else config
         plan = ATTENTION.plan(asked, chosen, specialize=index % 3 == 0)
-        texts |= {f"{name} {kind} {i}": step.wgsl for i, step in enumerate(plan.passes)}
-    eights = EIGHTS | {f"eights {name}": structs.replace(c, vector=8) for name, c in EXCHANGES.items()}
-    for (name, config), (index, kind) in product(eights.items(), enumerate(FEATURES)):
-        plan = ATTENTION.plan(in_eights(kind), config, specialize=index % 3 == 0)
         texts |= {f"{name} {kind} {i}": step.wgsl for i, step in enumerate(plan.passes)}
     asked = problem(dtype="f16", accumulate="f16", head_dim=16)
     for name, config in CHAINS.items():

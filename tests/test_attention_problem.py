@@ -29,12 +29,10 @@ def problem(**changes):
     return AttentionProblem(**{"heads": 8, "seq": 64, "head_dim": 32, **changes})
 
 
-EIGHTS = FlashDecode(rows=2, lanes_d=2, slots=16, unroll=1, steps=1, ahead="no", subgroup_size=0, vector=8)
 SHAPES = {
     "square": problem(),
     "causal f16": problem(dtype="f16", causal=True, heads=2, kv_heads=1, head_dim=128, seq=300),
     "few queries": problem(seq=2, kv_seq=1000, kv_heads=2, mask="bias", sinks=True, lse=True),
-    "few queries of f16": problem(seq=1, kv_seq=1000, kv_heads=2, dtype="f16", head_dim=64),
     "packed": problem(layout="qkv-split", seq=12, kv_heads=4, head_dim=64, v_head_dim=40),
     "odd": problem(head_dim=30, seq=9),
 }
@@ -112,42 +110,6 @@ def test_a_space_holds_some_ten_thousand_points_and_prefers_the_right_variants()
         found = space.legal(ATTENTION, asked, limits.base_profile())
         assert 500 < len(found) < 50_000
         assert isinstance(ATTENTION.default(asked, None), variant)
-
-
-def test_f16_rows_in_multiples_of_eight_are_searched_by_fours_and_eights():
-    few = problem(seq=1, kv_seq=1000, dtype="f16")
-    for asked, found in (
-        (few, {4, 8}),
-        (structs.replace(few, dtype="f32"), {4}),
-        (structs.replace(few, head_dim=36), {4}),
-        (structs.replace(few, v_head_dim=36), {4}),
-        (structs.replace(few, head_dim=30), {1}),
-        (problem(seq=4, head_dim=8, layout="qkv-interleaved", dtype="f16"), {1}),
-        (problem(seq=4, head_dim=8, layout="qkv-split", dtype="f16"), {4, 8}),
-    ):
-        legal = legal_configs_of(("flash", "flash_decode"), asked, roomy_profile())
-        assert {config.vector for config in legal["flash_decode"]} == found
-        assert {config.vector for config in legal["flash"]} <= {min(v, 4) for v in found}
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [{"head_dim": 12}, {"v_head_dim": 20}, {"dtype": "f32"}, {"layout": "qkv-interleaved"}],
-    ids=str,
-)
-def test_eight_elements_at_a_time_are_refused_where_rows_do_not_come_in_eights(changes):
-    asked = problem(**{"seq": 4, "dtype": "f16", "v_head_dim": changes.get("head_dim", 32), **changes})
-    assert ATTENTION.unfit(asked, EIGHTS) == (
-        "access by 16 bytes needs f16 rows that lie together, in multiples of 8 elements"
-    )
-
-
-@pytest.mark.parametrize("layout", ["bshd", "bhsd", "qkv", "qkv-split"])
-def test_a_text_that_reads_eight_elements_at_a_time_asks_for_multiples_of_eight(layout):
-    asked = problem(seq=4, head_dim=8, v_head_dim=16, kv_heads=4, layout=layout, dtype="f16")
-    plan = ATTENTION.plan(asked, EIGHTS, specialize=False)
-    assert plan.multiples == dict.fromkeys(strides(asked), 8)
-    assert not any(plan.sizes[name] % 8 for name in plan.multiples)
 
 
 # Problems.

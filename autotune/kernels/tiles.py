@@ -208,7 +208,7 @@ def vector_access(possible: Callable[[Any], bool], reason: str) -> tuple[Rule, R
         Rule(
             ("vector",),
             "scalar access where vec4 is possible",
-            lambda p, c: c["vector"] != 1 or not possible(p),
+            lambda p, c: c["vector"] == 4 or not possible(p),
             needed=False,
         ),
     )

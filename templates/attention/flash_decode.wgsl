@@ -13,30 +13,25 @@ enable subgroups;
 // since they read the same K and V.
 //
 //        K: [key][element]                     V: [key][column]
-//   slot 0 ▸ LANES_D invocations a key          value_slot 0 ▸ one invocation for every CHUNK columns
+//   slot 0 ▸ LANES_D invocations a key          value_slot 0 ▸ one invocation for every four columns
 //   slot 1 ▸ …, UNROLL keys each                value_slot 1 ▸ …
 //
 //   rows       rows of a workgroup, e.g. 4: (query, head of the group) pairs
-//   lanes_d    invocations that share a product q·k, e.g. 8: they read neighbouring chunks of a key
+//   lanes_d    invocations that share a product q·k, e.g. 8: they read neighbouring vec4s of a key
 //   slots      keys side by side, e.g. 32
 //   unroll     keys of an invocation at a time, e.g. 4: so many loads are under way at once
 //   steps      how often: a workgroup takes slots · unroll · steps keys in all
 //   ahead      what is loaded before it is asked for: no; values: V, before the scores are known; tile: also the K and
-//              V of the next step, as soon as their registers are free. Loads of the only step, or with tile of the
-//              first, are under way before the queries are waited for
+//              V of the next step, as soon as their registers are free
 //   subgroup_size   lanes of a subgroup, which the device must have, e.g. 32: those that share a product add it up
 //              by exchange, without workgroup memory and one barrier a step less; 0 for any device
-//   vector     elements a memory access moves: 4 or 1, or 8 of f16, which halves the work that each access brings
-//              along; a chunk is 8 elements then, in two vec4s, else 4 in one
+//   vector     elements a memory access moves: 4 or 1
 //# set invocations = lanes_d * slots
 //# set tile_kv = slots * unroll
-//# set early = steps == 1 or ahead == "tile"
-//# set chunk = [vector, 4] | max
-//# set quads = chunk // 4
-//# set chunks_d = (head_dim + chunk - 1) // chunk
-//# set loads_d = (chunks_d + lanes_d - 1) // lanes_d
-//# set value_lanes = (v_head_dim + chunk - 1) // chunk
-//# set value_slots = invocations // value_lanes
+//# set quads_d = (head_dim + 3) // 4
+//# set loads_d = (quads_d + lanes_d - 1) // lanes_d
+//# set quads_v = (v_head_dim + 3) // 4
+//# set value_slots = invocations // quads_v
 //# set loads_v = (tile_kv + value_slots - 1) // value_slots
 //# set exchanges = [1, 2, 4, 8, 16] | select("lt", lanes_d) | list
 {{ "" }}
@@ -65,28 +60,25 @@ const STEPS = {{ steps }}u;
 const INVOCATIONS = {{ invocations }}u;
 const TILE_KV = SLOTS * UNROLL;
 const SPLIT = TILE_KV * STEPS;  // keys of a workgroup
-const CHUNK = {{ chunk }}u;  // elements of a load
-const QUADS = CHUNK / 4u;  // its vec4s
-const CHUNKS_D = {{ loads_d * lanes_d }}u;  // of a query, to whole rounds of the lanes
-const VALUE_LANES = {{ value_lanes }}u;  // invocations a row of V
-const VALUE_SLOTS = INVOCATIONS / VALUE_LANES;
-const QUADS_V = VALUE_LANES * QUADS;
+const QUADS_D = {{ loads_d * lanes_d }}u;  // vec4s of a query, to whole rounds of the lanes
+const QUADS_V = {{ quads_v }}u;
+const VALUE_SLOTS = INVOCATIONS / QUADS_V;
 
-var<workgroup> queries: array<array<array<vec4<f32>, CHUNKS_D>, QUADS>, ROWS>;
+var<workgroup> queries: array<array<vec4<f32>, QUADS_D>, ROWS>;
 //# if subgroup_size
 var<workgroup> scores: array<array<array<f32, TILE_KV>, ROWS>, 2>;  // of this step, and of the one before
 //# else
 var<workgroup> parts: array<array<array<f32, LANES_D + 1u>, TILE_KV>, ROWS>;  // of products, one a lane
 var<workgroup> scores: array<array<f32, TILE_KV>, ROWS>;
 //# endif
-var<workgroup> slot_sums: array<vec4<f32>, INVOCATIONS * QUADS>;
+var<workgroup> slot_sums: array<vec4<f32>, INVOCATIONS>;
 var<workgroup> slot_peaks: array<vec2<f32>, VALUE_SLOTS>;
 
 {#- Memory -> registers, as stored: what an invocation has of K and of V in the step that begins at kv0. -#}
 {% macro fetch_k(kv0, to) %}
 //# for d in range(loads_d)
 //# for u in range(unroll)
-        {{ to }}stored_k_{{ u }}_{{ d }} = load_k(k_begin + min({{ kv0 }} + slot + {{ u }}u * SLOTS, last_read) * sizes.k_row, (lane + {{ d }}u * LANES_D) * CHUNK);
+        {{ to }}stored_k_{{ u }}_{{ d }} = load_k(k_begin + min({{ kv0 }} + slot + {{ u }}u * SLOTS, last_read) * sizes.k_row, (lane + {{ d }}u * LANES_D) * 4u);
 //# endfor
 //# endfor
 {% endmacro %}
@@ -95,10 +87,8 @@ var<workgroup> slot_peaks: array<vec2<f32>, VALUE_SLOTS>;
         {{ to }}stored_v_{{ n }} = load_v(v_begin + min({{ kv0 }} + value_slot + {{ n }}u * VALUE_SLOTS, last_read) * sizes.v_row, column);
 //# endfor
 {% endmacro %}
-{#- One of the vec4s of a chunk as stored. -#}
-{% macro quad_of(stored, c) %}{{ ["first_four", "last_four"][c] if vector == 8 else "vec4<f32>" }}({{ stored }}){% endmacro %}
 {% macro product(r, u) %}
-{% set sum %}{% for d in range(loads_d) %}{% for c in range(quads) %}{{ " + " if d + c }}dot(q_{{ d }}_{{ c }}, k_{{ u }}_{{ d }}_{{ c }}){% endfor %}{% endfor %}{% endset %}
+{% set sum %}{% for d in range(loads_d) %}dot(q_{{ d }}, k_{{ u }}_{{ d }}){{ " + " if not loop.last }}{% endfor %}{% endset %}
 //# if subgroup_size
             var product_{{ u }} = {{ sum }};
 //# for mask in exchanges
@@ -126,7 +116,6 @@ var<workgroup> slot_peaks: array<vec2<f32>, VALUE_SLOTS>;
 {% endmacro %}
 {#- The score of a key, by its place in the tile. -#}
 {% macro score(r, key) %}scores{{ "[now]" if subgroup_size }}[{{ r }}u][{{ key }}]{% endmacro %}
-{{ "" }}
 @compute @workgroup_size(INVOCATIONS)
 fn main(
     @builtin(workgroup_id) workgroup: vec3<u32>,
@@ -154,53 +143,41 @@ fn main(
 
     let lane = invocation % LANES_D;
     let slot = invocation / LANES_D;
-    let value_slot = invocation / VALUE_LANES;  // those past VALUE_SLOTS have no columns left
-    let column = invocation % VALUE_LANES * CHUNK;
+    let value_slot = invocation / QUADS_V;  // those past VALUE_SLOTS have no columns left
+    let column = invocation % QUADS_V * 4u;
 
-{{ fetch_k("kv_begin", "var " if ahead == "tile" else "let ") if early }}
-{{ fetch_v("kv_begin", "var " if ahead == "tile" else "let ") if early and ahead != "no" }}
-    for (var i = invocation; i < ROWS * CHUNKS_D; i += INVOCATIONS) {
-        let row = min(row0 + i / CHUNKS_D, last_row);
+    for (var i = invocation; i < ROWS * QUADS_D; i += INVOCATIONS) {
+        let row = min(row0 + i / QUADS_D, last_row);
         let start = q_row(batch, kv_head * sizes.group + row % sizes.group, row / sizes.group);
-        let stored = load_q(start, i % CHUNKS_D * CHUNK);
-//# for c in range(quads)
-        queries[i / CHUNKS_D][{{ c }}u][i % CHUNKS_D] = {{ quad_of("stored", c) }} * factor;
-//# endfor
+        queries[i / QUADS_D][i % QUADS_D] = vec4<f32>(load_q(start, i % QUADS_D * 4u)) * factor;
     }
 //# for r in range(rows)
     var m_{{ r }} = NO_KEYS;
     var l_{{ r }} = 0.0;
-//# for c in range(quads)
-    var o_{{ r }}_{{ c }} = vec4<f32>();
+    var o_{{ r }} = vec4<f32>();
 //# endfor
-//# endfor
+//# if ahead == "tile"
+{{ fetch_k("kv_begin", "var ") }}
+{{ fetch_v("kv_begin", "var ") }}
+//# endif
     workgroupBarrier();
 
 //# if subgroup_size
     var now = 0u;
 //# endif
-//# if steps == 1
-    let kv0 = kv_begin;
-    if (kv0 < kv_end) {
-//# else
     for (var kv0 = kv_begin; kv0 < kv_end; kv0 += TILE_KV) {
-//# endif
-        // Products: each lane its chunks of a few keys, all loads before their use.
-{{ fetch_k("kv0", "let ") if not early }}
-{{ fetch_v("kv0", "let ") if ahead == "values" and not early }}
+        // Products: each lane its vec4s of a few keys, all loads before their use.
+{{ fetch_k("kv0", "let ") if ahead != "tile" }}
+{{ fetch_v("kv0", "let ") if ahead == "values" }}
 //# for u in range(unroll)
 //# for d in range(loads_d)
-//# for c in range(quads)
-        let k_{{ u }}_{{ d }}_{{ c }} = {{ quad_of("stored_k_%d_%d" % (u, d), c) }};
-//# endfor
+        let k_{{ u }}_{{ d }} = vec4<f32>(stored_k_{{ u }}_{{ d }});
 //# endfor
 //# endfor
 //# for r in range(rows)
         {
 //# for d in range(loads_d)
-//# for c in range(quads)
-            let q_{{ d }}_{{ c }} = queries[{{ r }}u][{{ c }}u][lane + {{ d }}u * LANES_D];
-//# endfor
+            let q_{{ d }} = queries[{{ r }}u][lane + {{ d }}u * LANES_D];
 //# endfor
 //# for u in range(unroll)
 {{ product(r, u) }}
@@ -232,9 +209,7 @@ fn main(
         // P·V: each slot has a softmax of its own over its keys.
 {{ fetch_v("kv0", "let ") if ahead == "no" }}
 //# for n in range(loads_v)
-//# for c in range(quads)
-        let v_{{ n }}_{{ c }} = {{ quad_of("stored_v_%d" % n, c) }};
-//# endfor
+        let v_{{ n }} = vec4<f32>(stored_v_{{ n }});
 //# endfor
         if (value_slot < VALUE_SLOTS) {
 //# for r in range(rows)
@@ -253,15 +228,11 @@ fn main(
                 let shrink = exp2(m_{{ r }} - most);
                 m_{{ r }} = most;
                 l_{{ r }} *= shrink;
-//# for c in range(quads)
-                o_{{ r }}_{{ c }} *= shrink;
-//# endfor
+                o_{{ r }} *= shrink;
 //# for n in range(loads_v)
                 let p_{{ n }} = exp2(s_{{ n }} - most);
                 l_{{ r }} += p_{{ n }};
-//# for c in range(quads)
-                o_{{ r }}_{{ c }} = fma(vec4<f32>(p_{{ n }}), v_{{ n }}_{{ c }}, o_{{ r }}_{{ c }});
-//# endfor
+                o_{{ r }} = fma(vec4<f32>(p_{{ n }}), v_{{ n }}, o_{{ r }});
 //# endfor
             }
 //# endfor
@@ -275,9 +246,7 @@ fn main(
     // The slots of a row put together, one row after the other.
 //# for r in range(rows)
     workgroupBarrier();
-//# for c in range(quads)
-    slot_sums[invocation * QUADS + {{ c }}u] = o_{{ r }}_{{ c }};
-//# endfor
+    slot_sums[invocation] = o_{{ r }};
     if (value_slot < VALUE_SLOTS && column == 0u) { slot_peaks[value_slot] = vec2<f32>(m_{{ r }}, l_{{ r }}); }
     workgroupBarrier();
     if (invocation < QUADS_V && row0 + {{ r }}u < all_rows) {

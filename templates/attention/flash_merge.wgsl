@@ -9,7 +9,6 @@ enable f16;
 // in a fixed order, so that the same input gives the same bits every time. A workgroup takes one row.
 //
 //   merge_threads   invocations that share the splits, for every four columns, e.g. 8
-//   merge_loads     splits that each loads at a time, e.g. 4
 //# set quads_v = (v_head_dim + 3) // 4
 {{ "" }}
 {% include "lib/sizes.wgsl" %}
@@ -27,7 +26,6 @@ enable f16;
 const SPLIT = {{ split }}u;  // keys of a split
 const QUADS_V = {{ quads_v }}u;
 const THREADS = {{ merge_threads }}u;
-const LOADS = {{ merge_loads }}u;
 
 var<workgroup> part_sums: array<array<vec4<f32>, QUADS_V>, THREADS>;
 var<workgroup> part_peaks: array<vec2<f32>, THREADS>;
@@ -43,28 +41,18 @@ fn main(
     if (id >= rows) { return; }
     let splits = (sizes.kv_seq + SPLIT - 1u) / SPLIT;
 
-    // Every THREADS-th split. In place of those past the end the last one is read, and has no weight.
+    // Every THREADS-th split.
     var m = NO_KEYS;
     var l = 0.0;
     var total = vec4<f32>();
-    for (var split = local.y; split < splits; split += THREADS * LOADS) {
-//# for n in range(merge_loads)
-        let at_{{ n }} = min(split + {{ n }}u * THREADS, splits - 1u) * rows + id;
-        let peak_{{ n }} = select(vec2<f32>(NO_KEYS, 0.0), peaks[at_{{ n }}], split + {{ n }}u * THREADS < splits);
-        let sum_{{ n }} = sums[at_{{ n }} * QUADS_V + local.x];
-//# endfor
-        var most = m;
-//# for n in range(merge_loads)
-        most = max(most, peak_{{ n }}.x);
-//# endfor
-        l *= exp2(m - most);
-        total *= exp2(m - most);
+    for (var split = local.y; split < splits; split += THREADS) {
+        let peak = peaks[split * rows + id];
+        let most = max(m, peak.x);
+        let shrink = exp2(m - most);
+        let weight = exp2(peak.x - most);
         m = most;
-//# for n in range(merge_loads)
-        let weight_{{ n }} = exp2(peak_{{ n }}.x - most);
-        l += peak_{{ n }}.y * weight_{{ n }};
-        total += sum_{{ n }} * weight_{{ n }};
-//# endfor
+        l = l * shrink + peak.y * weight;
+        total = total * shrink + sums[(split * rows + id) * QUADS_V + local.x] * weight;
     }
     part_sums[local.y][local.x] = total;
     if (local.x == 0u) { part_peaks[local.y] = vec2<f32>(m, l); }

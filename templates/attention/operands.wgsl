@@ -1,10 +1,9 @@
 {#-
-The buffers of attention, where rows and heads lie in them, and loads of neighbours of a row. `uses` names what
-the pass binds; `vector` is 4 where rows come in whole vec4s, 8 where f16 rows are read two elements a word, else
-1, for loads of four as well; `guard_d` and `guard_v` tell whether loads may reach past the end of a row of Q and
-K, or of V.
+The buffers of attention, where rows and heads lie in them, and loads of four neighbours of a row. `uses`
+names what the pass binds; `vector` is 4 where rows come in whole vec4s, else 1; `guard_d` and `guard_v` tell
+whether loads may reach past the end of a row of Q and K, or of V.
 -#}
-//# set access = {1: "Stored", 4: "vec4<Stored>", 8: "vec4<u32>"}[vector]
+//# set access = "vec4<Stored>" if vector == 4 else "Stored"
 //# set name = {"q": "qkv", "k": "qkv", "v": "qkv"} if packed else {"q": "q", "k": "k", "v": "v"}
 alias Stored = {{ dtype }};
 //# if packed and "q" in uses or packed and "v" in uses
@@ -63,13 +62,13 @@ fn keys_of(batch: u32) -> u32 {
 }
 {% macro load(x, dim, guard) %}
 //# if x in uses
-//# if vector != 1
-// {{ "Eight" if vector == 8 else "Four" }} neighbours of a row of {{ x | upper }}{{ "; zeros past its end" if guard }}.
-fn load_{{ x }}(start: u32, i: u32) -> {{ access }} {
+//# if vector == 4
+// Four neighbours of a row of {{ x | upper }}{{ "; zeros past its end" if guard }}.
+fn load_{{ x }}(start: u32, i: u32) -> vec4<Stored> {
 //# if guard
-    if (i >= {{ dim }}) { return {{ access }}(); }
+    if (i >= {{ dim }}) { return vec4<Stored>(); }
 //# endif
-    return {{ name[x] }}[(start + i) / {{ vector }}u];
+    return {{ name[x] }}[(start + i) / 4u];
 }
 //# else
 //# set at = "(i%s) * sizes.element" if interleaved else "i%s"
@@ -91,17 +90,6 @@ fn load_{{ x }}(start: u32, i: u32) -> vec4<Stored> {
 {{ load("k", "HEAD_DIM", guard_d) }}
 
 {{ load("v", "V_HEAD_DIM", guard_v) }}
-//# if vector == 8
-
-// Of eight neighbours as loaded.
-fn first_four(two_a_word: vec4<u32>) -> vec4<f32> {
-    return vec4<f32>(unpack2x16float(two_a_word.x), unpack2x16float(two_a_word.y));
-}
-
-fn last_four(two_a_word: vec4<u32>) -> vec4<f32> {
-    return vec4<f32>(unpack2x16float(two_a_word.z), unpack2x16float(two_a_word.w));
-}
-//# endif
 
 //# if "o" in uses
 // Writes columns i to i + 3 of a row of O, as far as there are any.

@@ -71,17 +71,12 @@ class FlashDecode(Config, frozen=True, kw_only=True, tag="flash_decode"):
     steps: Annotated[int, Meta(ge=1, le=256)]
     ahead: Literal["no", "values", "tile"]
     subgroup_size: Literal[0, 4, 8, 16, 32, 64]
-    vector: Literal[1, 4, 8]
+    vector: Literal[1, 4]
 
     @property
     def invocations(self) -> int:
         """Invocations in a workgroup."""
         return self.lanes_d * self.slots
-
-    @property
-    def chunk(self) -> int:
-        """Elements of a load: single ones are gathered by four."""
-        return max(self.vector, 4)
 
     @property
     def tile_kv(self) -> int:

@@ -4,7 +4,6 @@ from autotune.expression import ceil_div
 from autotune.kernels.attention.configs import FlashDecode
 from autotune.kernels.attention.problem import AttentionProblem
 from autotune.kernels.attention.rules import VECTOR_RULES
-from autotune.kernels.attention.strides import contiguous
 from autotune.kernels.base import Parameters, Rule
 from autotune.kernels.sizes import BYTES_LIMIT
 from autotune.kernels.tiles import LANES
@@ -12,19 +11,19 @@ from autotune.kernels.tiles import LANES
 MAX_ROWS = 128
 """Rows (queries times heads of a group) beyond which tiles reuse K and V better."""
 MAX_LOADS = 64
-"""vec4s that an invocation may have loaded and not used yet."""
+"""vec4s that an invocation may have under way."""
 MAX_UNROLLED = 512
 """Products and sums of vec4s that it may have written out."""
 
 
 def decode_bytes(problem: AttentionProblem, c: FlashDecode) -> int:
     """Workgroup memory of the first pass: queries, parts of products, scores, and what slots leave."""
-    queries = ceil_div(problem.head_dim, c.chunk * c.lanes_d) * c.lanes_d * c.chunk * 4 * c.rows
+    queries = ceil_div(ceil_div(problem.head_dim, 4), c.lanes_d) * c.lanes_d * 16 * c.rows
     scores = c.rows * c.tile_kv * 4
     parts = 0 if c.subgroup_size else scores * (c.lanes_d + 1)
     places = 2 if c.subgroup_size else 1
-    peaks = c.invocations // ceil_div(problem.v_head_dim, c.chunk) * 8
-    return queries + whole(parts) + whole(places * scores) + c.invocations * c.chunk * 4 + whole(peaks)
+    peaks = c.invocations // ceil_div(problem.v_head_dim, 4) * 8
+    return queries + whole(parts) + whole(places * scores) + c.invocations * 16 + whole(peaks)
 
 
 def whole(size: int) -> int:
@@ -34,11 +33,10 @@ def whole(size: int) -> int:
 
 def loads(p: AttentionProblem, c: Parameters) -> tuple[int, int]:
     """vec4s of K and of V that an invocation loads at a time."""
-    chunk = max(c["vector"], 4)
-    loads_d = ceil_div(p.head_dim, chunk * c["lanes_d"])
-    value_slots = max(c["lanes_d"] * c["slots"] // ceil_div(p.v_head_dim, chunk), 1)
-    loads_v = ceil_div(c["slots"] * c["unroll"], value_slots)
-    return loads_d * c["unroll"] * chunk // 4, loads_v * chunk // 4
+    quads_v = ceil_div(p.v_head_dim, 4)
+    loads_d = ceil_div(ceil_div(p.head_dim, 4), c["lanes_d"])
+    value_slots = max(c["lanes_d"] * c["slots"] // quads_v, 1)
+    return loads_d * c["unroll"], ceil_div(c["slots"] * c["unroll"], value_slots)
 
 
 def result_bytes(p: AttentionProblem, c: Parameters) -> int:
@@ -48,11 +46,6 @@ def result_bytes(p: AttentionProblem, c: Parameters) -> int:
 
 
 DECODE_RULES = (
-    Rule(
-        ("vector",),
-        "access by 16 bytes needs f16 rows that lie together, in multiples of 8 elements",
-        lambda p, c: c["vector"] != 8 or (p.dtype == "f16" and contiguous(p, 8)),
-    ),
     *VECTOR_RULES,
     Rule(
         ("lanes_d", "subgroup_size"),
@@ -66,9 +59,9 @@ DECODE_RULES = (
         needed=False,
     ),
     Rule(
-        ("vector", "lanes_d"),
-        "more invocations than a key has loads",
-        lambda p, c: c["lanes_d"] == 2 or c["lanes_d"] * max(c["vector"], 4) < 2 * p.head_dim,
+        ("lanes_d",),
+        "more invocations than a key has vec4s",
+        lambda p, c: c["lanes_d"] == 2 or c["lanes_d"] * 4 < 2 * p.head_dim,
         needed=False,
     ),
     Rule(
@@ -95,13 +88,13 @@ DECODE_RULES = (
         needed=False,
     ),
     Rule(
-        ("vector", "lanes_d", "slots", "unroll"),
+        ("lanes_d", "slots", "unroll"),
         "too many loads under way",
         lambda p, c: sum(loads(p, c)) <= MAX_LOADS,
         needed=False,
     ),
     Rule(
-        ("vector", "rows", "lanes_d", "slots", "unroll"),
+        ("rows", "lanes_d", "slots", "unroll"),
         "too much unrolled code",
         lambda p, c: c["rows"] * sum(loads(p, c)) <= MAX_UNROLLED,
         needed=False,

@@ -93,7 +93,7 @@ class Attention(Family):
     }
     weightless = {  # noqa: RUF012
         "flash": ("vector", "unroll", "prefetch"),
-        "flash_decode": ("ahead",),
+        "flash_decode": ("vector", "ahead"),
         "flash_subgroup_matrix": ("vector", "unroll", "ahead", "slack"),
     }
     options = (

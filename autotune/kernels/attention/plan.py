@@ -24,8 +24,6 @@ from autotune.model import DTYPE_BYTES, Buffer, Expr, Pass, Plan, Role, Subgroup
 MERGE_THREADS = 8
 """Invocations that share the splits of the keys in the merging pass, for every four columns."""
 MERGE_INVOCATIONS = 256
-MERGE_LOADS = 4
-"""Splits that each of them loads at a time."""
 FIXED = ("head_dim", "v_head_dim")
 """Sizes that a text has as constants even where the others come at run time."""
 
@@ -360,7 +358,7 @@ def _decode_steps(p: AttentionProblem, c: FlashDecode) -> list[_Step]:
             ]
         },
         context={
-            "guard_d": p.head_dim % (c.chunk * c.lanes_d) != 0,
+            "guard_d": p.head_dim % (4 * c.lanes_d) != 0,
             "guard_v": p.v_head_dim % 4 != 0,
         },
         subgroup_size=c.subgroup_size,
@@ -373,14 +371,7 @@ def _decode_steps(p: AttentionProblem, c: FlashDecode) -> list[_Step]:
         workgroup_size=(quads, threads, 1),
         workgroup_bytes=quads * threads * 16 + whole(threads * 8),
         workgroups={"mul": ["batch", "heads", "seq"]},
-        context={
-            "vector": min(c.vector, 4),
-            "guard_d": False,
-            "guard_v": False,
-            "split": c.split,
-            "merge_threads": threads,
-            "merge_loads": MERGE_LOADS,
-        },
+        context={"guard_d": False, "guard_v": False, "split": c.split, "merge_threads": threads},
     )
     return [first, merge]
 
@@ -395,8 +386,7 @@ def _features(problem: AttentionProblem, config: AttentionConfig) -> tuple[str, 
 def _multiples(problem: AttentionProblem, config: AttentionConfig) -> dict[str, int]:
     """Sizes that must stay multiples: strides of what an access moves, and whole tiles of keys where no load
     may ask."""
-    vector = vector_of(config)
-    found = dict.fromkeys(strides(problem), vector) if vector != 1 else {}
+    found = dict.fromkeys(strides(problem), 4) if vector_of(config) == 4 else {}
     if isinstance(config, FlashSubgroupMatrix) and config.whole_keys > 1:
         found["kv_seq"] = config.whole_keys
     return found

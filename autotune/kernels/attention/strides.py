@@ -66,9 +66,9 @@ def mask_strides(p: AttentionProblem) -> dict[str, int]:
     }
 
 
-def contiguous(p: AttentionProblem, count: int = 4) -> bool:
-    """Whether the elements of a row lie together and rows start at multiples of so many."""
-    return p.layout != "qkv-interleaved" and p.head_dim % count == p.v_head_dim % count == 0
+def contiguous(p: AttentionProblem) -> bool:
+    """Whether the elements of a row lie together and rows start at multiples of a vec4."""
+    return p.layout != "qkv-interleaved" and p.head_dim % 4 == 0 and p.v_head_dim % 4 == 0
 
 
 def _of(x: str, *, batch: int, head: int, row: int) -> dict[str, int]:
