@@ -218,6 +218,7 @@ def manifest(
                 "workgroupSize": list(step.workgroup_size),
                 "workgroups": step.workgroups,
                 "buffers": list(step.buffers),
+                "onlyRead": list(step.only_read),
                 "subgroupSize": step.subgroup_size or None,
                 "subgroupMatrix": msgspec.to_builtins(step.subgroup_matrix),
             }

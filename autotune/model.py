@@ -122,6 +122,8 @@ class Pass(Struct, frozen=True, kw_only=True):
     workgroup_bytes: int
     workgroups: Expr
     buffers: tuple[str, ...]
+    only_read: tuple[str, ...] = ()
+    """Of these, scratch that the pass does not write: its text declares it as read."""
     subgroup_size: int = 0
     """Lanes that a subgroup must have for the text to be right; 0 for any number."""
     subgroup_matrix: SubgroupMatrix | None = None

@@ -423,9 +423,12 @@ def test_the_default_uses_matrix_units_where_a_device_has_them_and_only_there():
         assert list(space.refusals(GEMM, problem, chosen, H200)) == []
         for elsewhere in (None, limits.base_profile(), structs.replace(H200, features=("shader-f16",))):
             assert not isinstance(GEMM.default(problem, elsewhere), MatrixUnits)
-    for k, edge in ((1024, 128), (1027, 64)):  # rows of 1027 are not whole words
-        large = GEMM.default(f16(1024, 1024, k), H200)
+    for size, edge in ((2048, 128), (1024, 64)):  # smaller tiles, so that they fill the GPU
+        large = GEMM.default(f16(size, size, size), H200)
         assert (large.matrix, large.tile_m, large.tile_n, large.tile_k) == ("16x8x16", edge, edge, 32)
+    ragged = GEMM.default(f16(1023, 1025, 1027), H200)  # whose rows are not whole words
+    assert isinstance(ragged, PackedMatrixUnits)
+    assert not isinstance(GEMM.default(f16(255, 257, 259), H200), PackedMatrixUnits)
     assert GEMM.default(f16(4096, 4096, 4096, accumulate="f16"), H200).matrix == "16x16x16"
     assert not isinstance(GEMM.default(GemmProblem(m=4096, n=4096, k=4096), H200), MatrixUnits)
     assert not isinstance(GEMM.default(f16(1, 4096, 4096), H200), MatrixUnits)

@@ -247,7 +247,9 @@ class _Compiled:
                     {
                         "binding": buffer.binding,
                         "visibility": api.ShaderStage.COMPUTE,
-                        "buffer": {"type": _LAYOUT_TYPES[buffer.role]},
+                        "buffer": {
+                            "type": _LAYOUT_TYPES["input" if buffer.name in step.only_read else buffer.role]
+                        },
                     }
                     for buffer in used
                 ]

@@ -3,8 +3,16 @@
 from typing import Any, Literal
 
 from autotune.expression import ceil_div
-from autotune.kernels.gemm.configs import Blocked, GemmConfig, Gemv, MatrixUnits, Packed, SplitK
-from autotune.kernels.gemm.matrix import MATRIX_RULES, product_of, units
+from autotune.kernels.gemm.configs import (
+    Blocked,
+    GemmConfig,
+    Gemv,
+    MatrixUnits,
+    Packed,
+    PackedMatrixUnits,
+    SplitK,
+)
+from autotune.kernels.gemm.matrix import MATRIX_RULES, PACKED_MATRIX_RULES, product_of, units
 from autotune.kernels.gemm.problem import GemmProblem
 from autotune.kernels.gemm.rules import vec4_possible
 from autotune.kernels.gemm.streaming import FEW, along, larger, vec4_rows
@@ -97,22 +105,26 @@ def _on_cpu(problem: GemmProblem, vector: Literal[1, 4]) -> Blocked:
 
 
 def _on_matrix_units(problem: GemmProblem, profile: DeviceProfile | None) -> MatrixUnits | None:
-    """Tiles of 128×128 where they fill half a GPU, a quarter of it where they are loaded in whole words; else
-    smaller ones, K split until these do. None where the problem is small, or the device lacks such units.
+    """Tiles of 128×128 where they fill half a GPU, else smaller ones, K split until these do; where there are
+    many, what does not lie in whole words is packed first. None where the problem is small, or the device
+    lacks such units.
     """
     if min(problem.m, problem.n, problem.k) <= MATRIX_ROWS:
         return None
+    many = _tiles(problem, 64, 64) > FULL
     for fields in default_tiles(profile, product_of(problem), tile_k=32):
         tiles = _tiles(problem, fields["tile_m"], fields["tile_n"])
-        large = fields["tile_m"] == 128
+        if fields["tile_m"] == 128 and tiles < MANY_TILES // 2:
+            continue
+        splits = 1 if tiles > FULL else _power_of_two(min(WANTED // tiles, problem.k // 256, 16))
+        chosen = fields | {"splits": splits, "group_m": 8 if splits == 1 else 1}
         shape = fields["matrix"]
         in_words = min(units(problem, shape)) == product_of(problem).per_word(shape)
-        if large and tiles < MANY_TILES // (4 if in_words else 2):
-            continue
-        splits = 1 if large else _power_of_two(min(WANTED // tiles, problem.k // 256, 16))
-        config = MatrixUnits(**fields | {"splits": splits, "group_m": 8 if splits == 1 else 1})
-        if all(rule.holds(problem, config.parameters()) for rule in MATRIX_RULES):
-            return config
+        kind, rules = (
+            (PackedMatrixUnits, PACKED_MATRIX_RULES) if many and not in_words else (MatrixUnits, MATRIX_RULES)
+        )
+        if all(rule.holds(problem, chosen) for rule in rules):
+            return kind(**chosen)
     return None
 
 

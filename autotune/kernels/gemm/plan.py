@@ -349,6 +349,7 @@ def _main_pass(
         workgroup_bytes=workgroup_bytes,
         workgroups={"mul": workgroups},
         buffers=buffers,
+        only_read=tuple(f"packed_{x}" for x in packing.packs(problem, config)),
         **_subgroups(problem, config),
     )
 
