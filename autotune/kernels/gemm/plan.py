@@ -78,7 +78,7 @@ def plan(problem: GemmProblem, config: GemmConfig, *, specialize: bool) -> Plan:
     packs = packing.packs(problem, config)
     vectors = _vectors(problem, config)
     buffers = _buffers(problem, splits, packs, fields=0 if specialize else len(sizes) + len(scalars))
-    context = _context(problem, packs, specialize=specialize) | {
+    context = _context(problem, packs, _only_read(config, packs), specialize=specialize) | {
         "f16": _f16(problem),
         "whole_k": _whole_k(problem, config),
         "vector": vector_of(config),
@@ -143,7 +143,13 @@ def _start(problem: GemmProblem, x: str, ld: str) -> str:
     return f"entry * sizes.{rows[x]} * {ld}"
 
 
-def _context(problem: GemmProblem, packs: tuple[Operand, ...], *, specialize: bool) -> dict[str, object]:
+def _context(
+    problem: GemmProblem,
+    packs: tuple[Operand, ...],
+    only_read: tuple[Operand, ...],
+    *,
+    specialize: bool,
+) -> dict[str, object]:
     """What the templates ask about the problem, as the pass that multiplies sees it."""
     seen = packing.packed(problem) if packs else problem
     ld = _pitches(problem) | {x: f"pitch_{x}()" for x in packs}
@@ -161,6 +167,7 @@ def _context(problem: GemmProblem, packs: tuple[Operand, ...], *, specialize: bo
         **{f"{x}_start": _start(seen, x, ld[x]) for x in "ab"},
         **{f"extent_{x}": ld[x] if x in packs else f"sizes.{packing.ACROSS[x]}" for x in packing.ACROSS},
         "packs": packs,
+        "only_read": only_read,
         "pack_step": packing.step(problem),
         "pack_bindings": _PACKED_BINDINGS,
         "batched": problem.batch > 1,
@@ -175,6 +182,13 @@ def _context(problem: GemmProblem, packs: tuple[Operand, ...], *, specialize: bo
 
 
 _PACKED_BINDINGS: dict[Operand, int] = {"a": 7, "b": 8}
+
+
+def _only_read(config: GemmConfig, packs: tuple[Operand, ...]) -> tuple[Operand, ...]:
+    """Packed operands that are bound as read-only. On an NVIDIA H200 matrix units gain by that (443 µs, not 474,
+    at 4096³); register blocks were a little slower with it (2.96 ms, not 2.92, at 4095³).
+    """
+    return packs if isinstance(config, MatrixUnits) else ()
 
 
 def _operand(x: str, packs: tuple[Operand, ...]) -> str:
@@ -349,7 +363,7 @@ def _main_pass(
         workgroup_bytes=workgroup_bytes,
         workgroups={"mul": workgroups},
         buffers=buffers,
-        only_read=tuple(f"packed_{x}" for x in packing.packs(problem, config)),
+        only_read=tuple(f"packed_{x}" for x in _only_read(config, packing.packs(problem, config))),
         **_subgroups(problem, config),
     )
 
