@@ -197,7 +197,7 @@ def tuned(result: TuneResult) -> None:
         result.default_measurement,
         result.baseline_measurement,
     )
-    pace = f", {result.measured_a_second:.2g} a second" if result.measured_a_second else ""
+    pace = f", {result.measured_a_second:,.1f} a second" if result.measured_a_second else ""
     rows = [("tried", f"{result.measured} configs{pace}; {ENDED[result.ended]}")]
     if result.refused:
         rows.append(("refused", f"{sum(result.refused.values())} configs: {_counts(result.refused, most=4)}"))

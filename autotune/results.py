@@ -69,7 +69,7 @@ class TuneResult(Struct, frozen=True, kw_only=True):
     """The naive kernel."""
     measured: int
     measured_a_second: float
-    """While it searched, without what it resumed from."""
+    """Configs measured per second of the search, without those it resumed from; 0 where there were none."""
     refused: dict[str, int]
     """Configs of the space that cannot run here, by reason."""
     failed: dict[str, int]

@@ -64,8 +64,19 @@ def main():
     for step in manifest["passes"]:
         code = (directory / step["file"]).read_text(encoding="utf-8")
         assert hashlib.sha256(code.encode()).hexdigest() == step["sha256"]
+        types = {
+            buffer["binding"]: "read-only-storage" if name in step["onlyRead"] else buffer["type"]
+            for buffer in manifest["buffers"]
+            if (name := buffer["name"]) in step["buffers"]
+        }
+        layout = device.create_bind_group_layout(
+            entries=[
+                {"binding": place, "visibility": wgpu.ShaderStage.COMPUTE, "buffer": {"type": kind}}
+                for place, kind in types.items()
+            ]
+        )
         pipeline = device.create_compute_pipeline(
-            layout="auto",
+            layout=device.create_pipeline_layout(bind_group_layouts=[layout]),
             compute={"module": device.create_shader_module(code=code), "entry_point": step["entryPoint"]},
         )
         entries = [
@@ -77,9 +88,7 @@ def main():
         ]
         compute_pass = encoder.begin_compute_pass()
         compute_pass.set_pipeline(pipeline)
-        compute_pass.set_bind_group(
-            0, device.create_bind_group(layout=pipeline.get_bind_group_layout(0), entries=entries)
-        )
+        compute_pass.set_bind_group(0, device.create_bind_group(layout=layout, entries=entries))
         count = value(step["workgroups"], sizes)
         rows = -(-count // 65_535)
         compute_pass.dispatch_workgroups(-(-count // rows), rows)

@@ -104,6 +104,16 @@ def test_untuned_exports_of_every_variant_of_the_default_run_too(tmp_path, sizes
     assert host(tmp_path / "k", **sizes) < 1e-5
 
 
+def test_an_export_that_packs_its_operands_runs_at_other_sizes_too(tmp_path):
+    words = ("gemm", "--m", "67", "--n", "35", "--k", "7")
+    autotune(*words, "--only", "variant=packed", "--trials", "2", "--adapter", "llvmpipe", cache=tmp_path)
+    autotune("export", *words, "--out", str(tmp_path / "k"), cache=tmp_path)
+    manifest = json.loads((tmp_path / "k" / "manifest.json").read_text())
+    assert (manifest["variant"], len(manifest["passes"]), manifest["sizeMultiples"]) == ("packed", 3, {})
+    for m, n, k in ((37, 35, 9), (1, 1, 1), (64, 64, 64), (130, 3, 66)):
+        assert host(tmp_path / "k", m=m, n=n, k=k) < 1e-5
+
+
 def test_a_portable_export_asks_nothing_of_a_device_beyond_the_base_limits(tuned, tmp_path):
     cache, _ = tuned
     autotune("export", "gemm", "--size", "96", "--portable", "--out", str(tmp_path / "any"), cache=cache)

@@ -6,12 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from kernel_checks import few_examples, lacks_f16, run, slow
+from matrix_units import SMALL
 from msgspec import structs
 from test_gemm import blocked
 
 from autotune import limits, space
 from autotune.kernels.gemm import GEMM, GemmProblem, packing
-from autotune.kernels.gemm.configs import Packed
+from autotune.kernels.gemm.configs import Blocked, Packed, PackedMatrixUnits
 
 AXES = {"packed": space.load_axes(GEMM)["packed"]}
 
@@ -25,6 +26,7 @@ CONFIGS = {
     "prefetch": packed(buffering="prefetch", tile_m=64, thread_m=8, lanes_n=4, group_m=8),
     "ahead": packed(buffering="ahead", commit_k=1, unroll_k=8, zigzag=True),
 }
+MATRIX = PackedMatrixUnits(**SMALL | {"tile_m": 32, "tile_n": 16, "splits": 1})
 each_config = pytest.mark.parametrize("name", CONFIGS)
 SHAPES = [(33, 35, 37), (1, 1, 1), (3, 66, 7), (65, 2, 130), (130, 67, 5), (32, 32, 64)]
 
@@ -103,7 +105,8 @@ def test_packing_is_searched_where_rows_are_no_whole_vec4s():
     assert len(space.legal(GEMM, GemmProblem(m=63, n=65, k=67), base, AXES)) > 0
     whole = space.legal(GEMM, GemmProblem(m=64, n=64, k=64), base, AXES)
     assert len(whole) == 0
-    assert "rows of A and B are whole vec4s as they lie" in whole.refused
+    assert "rows of A and B are whole vec4s as they lie, and copies would not pay" in whole.refused
+    assert len(space.legal(GEMM, GemmProblem(m=2048, n=2048, k=2048), base, AXES)) > 0
 
 
 def test_copies_count_against_the_limits_of_a_binding():
@@ -124,3 +127,44 @@ def test_sizes_need_not_be_multiples_but_for_what_is_stored_in_vec4s():
     assert multiples(m=33, n=35, k=37) == {}
     assert multiples(m=33, n=36, k=37) == {"n": 4}
     assert multiples(m=33, n=35, k=64) == {"k": CONFIGS["double"].tile_k}
+    assert multiples(m=33, n=35, k=36) == {"k": 4}
+    assert multiples(m=33, n=35, k=37, lda=40) == {"lda": 4}
+    assert multiples(m=33, n=36, k=37, dtype="f16", transpose_a=True) == {"n": 4}
+
+
+@pytest.mark.parametrize("largest", [{"m": 2**30 - 1}, {"n": 2**28 + 1, "dtype": "f16", "out_dtype": "f32"}])
+def test_a_problem_whose_copies_could_not_be_indexed_is_refused_without_an_error(largest):
+    problem = GemmProblem(**{"m": 1, "n": 1, "k": 1} | largest)
+    assert len(space.legal(GEMM, problem, limits.base_profile(), AXES)) == 0
+    assert GEMM.unfit(problem, CONFIGS["double"]) is not None
+
+
+def test_the_default_packs_only_what_a_binding_holds():
+    nvidia = structs.replace(limits.base_profile(), vendor_id=0x10DE)
+    for sizes, kind in (((4095, 4095, 4095), Packed), ((4087, 4087, 8209), Blocked)):
+        problem = GemmProblem(**dict(zip("mnk", sizes, strict=True)))
+        chosen = GEMM.default(problem, nvidia)
+        assert type(chosen) is kind
+        assert list(space.refusals(GEMM, problem, chosen, nvidia)) == []
+
+
+def test_a_pass_declares_as_read_what_the_plan_says_it_only_reads():
+    problem = GemmProblem(m=33, n=35, k=37, dtype="f16")
+    for config, read in ((CONFIGS["double"], False), (MATRIX, True)):
+        plan = GEMM.plan(problem, config, specialize=False)
+        *packing_passes, main = plan.passes
+        assert main.only_read == (("packed_a", "packed_b") if read else ())
+        assert [step.only_read for step in packing_passes] == [(), ()]
+        for binding in (7, 8):
+            mode = "read" if read else "read_write"
+            assert f"@binding({binding}) var<storage, {mode}>" in main.wgsl
+        for step, name in zip(packing_passes, "ab", strict=True):
+            assert f"var<storage, read_write> packed_{name}:" in step.wgsl
+
+
+@pytest.mark.parametrize("x", ["a", "b"])
+def test_matrix_units_take_packed_operands_through_workgroup_memory_alone(x):
+    straight = structs.replace(MATRIX, **{f"{x}_from": "memory"})
+    assert "packed operands pass through workgroup memory" in GEMM.unfit(
+        GemmProblem(m=64, n=64, k=64, dtype="f16"), straight
+    )

@@ -92,4 +92,5 @@ def number(value: float) -> str:
 
 def doublings(problem: Problem, other: Problem, names: Iterable[str] = ("m", "n", "k")) -> float:
     """How often sizes of one problem must be doubled or halved to be those of the other, in total."""
+    # a difference of logarithms, not that of a quotient: the same both ways to the last bit
     return sum((abs(log2(getattr(problem, name)) - log2(getattr(other, name))) for name in names), 0.0)

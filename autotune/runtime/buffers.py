@@ -23,20 +23,23 @@ class DataBuffers:
         self._mapped: list[str] = []
         self._space = Space()
 
-    def reset(self, encoder: Any, names: Sequence[str]) -> None:
-        """Record that these hold their first contents again."""
+    def prepare(self, names: Sequence[str]) -> None:
+        """Put on the device what these outputs are reset to, and make room for their copies."""
         for name in names:
             if name not in self._initial:
                 self._initial[name] = self._filled(name, self._usage.COPY_SRC)
+                usage = self._usage.COPY_DST | self._usage.MAP_READ
+                self._read[name] = self._device.create_buffer(size=self.by_name[name].size, usage=usage)
+
+    def reset(self, encoder: Any, names: Sequence[str]) -> None:
+        """Record that these, once prepared, hold their first contents again."""
+        for name in names:
             self._copy(encoder, self._initial[name], self.by_name[name])
 
     def copy(self, encoder: Any, names: Sequence[str]) -> None:
         """Record that these are copied to where `wait` finds them. Copies of before are forgotten."""
         self._forget()
         for name in names:
-            if name not in self._read:
-                usage = self._usage.COPY_DST | self._usage.MAP_READ
-                self._read[name] = self._device.create_buffer(size=self.by_name[name].size, usage=usage)
             self._copy(encoder, self.by_name[name], self._read[name])
 
     def wait(self, names: Sequence[str]) -> None:

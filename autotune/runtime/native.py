@@ -90,12 +90,16 @@ class NativeRuntime:
         self._compiled.clear()
         if self._data is not None:
             self._data.destroy()
+            self._data = None  # where there is no room for the new ones
         self._data = DataBuffers(self._api, self._device, contents)
 
     def compile(self, handle: int, plan: Plan) -> None:
         """Create the pipelines of a plan and bind its buffers."""
         data = {} if self._data is None else self._data.by_name
-        self._compiled[handle] = _Compiled(self._api, self._device, self._profile, plan, data)
+        compiled = _Compiled(self._api, self._device, self._profile, plan, data)
+        if self._data is not None:
+            self._data.prepare(compiled.outputs)
+        self._compiled[handle] = compiled
 
     def run(self, handle: int) -> None:
         """Reset the outputs, dispatch once and copy the outputs, for `outputs` to hand out."""

@@ -2,14 +2,12 @@
 enable f16;
 
 //# endif
-//# set blocks_k = tile_k // 4
-//# set blocks = tile // 4
 // Packs {{ x | upper }} for the pass that multiplies: a copy with rows across K, a multiple of {{ step }} elements long, whatever
 // rows were before.{{ " An invocation turns a block of 4×4 elements around in registers, and a workgroup its" if along == "k" }}
 //# if along == "k"
 // blocks in workgroup memory, so that whole lines of the cache are read as well as written.
 //# endif
-// Past the last {{ "row" if x == "a" else "column" }} the last one is repeated: those products are never stored.
+// Past the last {{ "row" if x == "a" else "column" }} lies what is at hand, its neighbours again or a gap between rows: those products are never stored.
 // (Goto and van de Geijn, "Anatomy of high-performance matrix multiplication", TOMS 2008.)
 //
 //     {{ "K →      " if along == "k" else across | upper ~ " →      " }}                  {{ across | upper }} →
@@ -36,12 +34,14 @@ const INVOCATIONS = BLOCKS * BLOCKS_K;
 var<workgroup> turned: array<array<vec4<Stored>, BLOCKS + 1u>, TILE_K>;  // [k][{{ "row" if x == "a" else "column" }} / 4]
 //# endif
 
-// Four neighbours of the row that starts at element `row`, of `count` elements, from `i` on.
-fn load(row: u32, i: u32, count: u32) -> vec4<Stored> {
 //# if vector == 4
+// Four neighbours of the row that starts at element `row`, from `i` on.
+fn load(row: u32, i: u32) -> vec4<Stored> {
     return {{ x }}[(row + min(i, {{ ld }} - 4u)) / 4u];
 //# else
-    let last = count - 1u;
+// Four neighbours of the row that starts at element `row`, from `i` on; past its end the last one again.
+fn load(row: u32, i: u32) -> vec4<Stored> {
+    let last = sizes.{{ "k" if along == "k" else across }} - 1u;
     return vec4<Stored>({{ x }}[row + min(i, last)], {{ x }}[row + min(i + 1u, last)], {{ x }}[row + min(i + 2u, last)], {{ x }}[row + min(i + 3u, last)]);
 //# endif
 }
@@ -53,7 +53,7 @@ fn main(
     @builtin(local_invocation_index) invocation: u32,
 ) {
     // Which tile. The whole workgroup leaves together where the grid is larger than the tiles.
-    let size = {{ size }};
+    let size = sizes.{{ across }};
     let tiles = (size + TILE - 1u) / TILE;
     let tiles_k = (sizes.k + TILE_K - 1u) / TILE_K;
     let id = linear_workgroup(workgroup, grid);
@@ -71,7 +71,7 @@ fn main(
     let block_k = invocation % BLOCKS_K;
     let block = invocation / BLOCKS_K;
 //# for r in range(4)
-    let line_{{ r }} = load(start + min(i0 + block * 4u + {{ r }}u, size - 1u) * {{ ld }}, k0 + block_k * 4u, sizes.k);
+    let line_{{ r }} = load(start + min(i0 + block * 4u + {{ r }}u, size - 1u) * {{ ld }}, k0 + block_k * 4u);
 //# endfor
 //# for c in ["x", "y", "z", "w"]
     turned[block_k * 4u + {{ loop.index0 }}u][block] = vec4<Stored>(line_0.{{ c }}, line_1.{{ c }}, line_2.{{ c }}, line_3.{{ c }});
@@ -85,7 +85,7 @@ fn main(
         let k = k0 + row;
         let i = i0 + quad * 4u;
         if (k < sizes.k && i < pitch) {
-            packed_{{ x }}[({{ "(entry * sizes.k + k)" if batched else "k" }} * pitch + i) / 4u] = {{ "turned[row][quad]" if along == "k" else "load(start + k * %s, i, size)" % ld }};
+            packed_{{ x }}[({{ "(entry * sizes.k + k)" if batched else "k" }} * pitch + i) / 4u] = {{ "turned[row][quad]" if along == "k" else "load(start + k * %s, i)" % ld }};
         }
     }
 }

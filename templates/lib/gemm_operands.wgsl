@@ -6,8 +6,8 @@ alias Sum = {{ accumulate }};
 //# if staged is defined
 alias Staged = {{ accumulate if staged == "accumulator" else dtype }};
 //# endif
-@group(0) @binding({{ pack_bindings.a if "a" in packs else 1 }}) var<storage, {{ "read_write" if "a" in packs and "a" not in only_read else "read" }}> a: array<{{ element_a | default("vec4<Stored>" if vector_a == 4 else "Stored") }}>;
-@group(0) @binding({{ pack_bindings.b if "b" in packs else 2 }}) var<storage, {{ "read_write" if "b" in packs and "b" not in only_read else "read" }}> b: array<{{ element_b | default("vec4<Stored>" if vector_b == 4 else "Stored") }}>;
+@group(0) @binding({{ binding_a }}) var<storage, {{ mode_a }}> a: array<{{ element_a | default("vec4<Stored>" if vector_a == 4 else "Stored") }}>;
+@group(0) @binding({{ binding_b }}) var<storage, {{ mode_b }}> b: array<{{ element_b | default("vec4<Stored>" if vector_b == 4 else "Stored") }}>;
 //# for x in packs
 
 // {{ x | upper }} has been packed: its rows are a multiple of {{ pack_step }} elements.

@@ -123,20 +123,20 @@ fn load_{{ op.x }}_some(at: u32, count: u32) -> Word {
 //# for s in range(steps(op) | int)
 //# if s == 0 or invocations % row != 0
     let {{ op.x }}_piece_{{ s }} = {{ "invocation %% %du" % count if count < invocations else "invocation" if s == 0 else "invocation + %du" % (s * invocations) }};
-    let {{ op.x }}_row_{{ s }} = {{ op.x }}_piece_{{ s }} / {{ row }}u{{ " + %s_piece_%d %% %du / %du * %su" % (op.x, s, row, line, tall(op)) if op.abreast > 1 }};
+    let {{ op.x }}_line_{{ s }} = {{ op.x }}_piece_{{ s }} / {{ row }}u{{ " + %s_piece_%d %% %du / %du * %su" % (op.x, s, row, line, tall(op)) if op.abreast > 1 }};
     let {{ op.x }}_word_{{ s }} = {{ op.x }}_piece_{{ s }} % {{ line }}u;
-    let {{ op.x }}_place_{{ s }} = {{ op.place }} + {{ "%s_piece_%d / %du" % (op.x, s, row) if op.abreast > 1 else "%s_row_%d" % (op.x, s) }} * {{ op.pitch }} + {{ "%s_piece_%d %% %du" % (op.x, s, row) if op.abreast > 1 else "%s_word_%d" % (op.x, s) }};
+    let {{ op.x }}_place_{{ s }} = {{ op.place }} + {{ "%s_piece_%d / %du" % (op.x, s, row) if op.abreast > 1 else "%s_line_%d" % (op.x, s) }} * {{ op.pitch }} + {{ "%s_piece_%d %% %du" % (op.x, s, row) if op.abreast > 1 else "%s_word_%d" % (op.x, s) }};
 //# else
-    let {{ op.x }}_row_{{ s }} = {{ op.x }}_row_0 + {{ s * (invocations // row) }}u;
+    let {{ op.x }}_line_{{ s }} = {{ op.x }}_line_0 + {{ s * (invocations // row) }}u;
     let {{ op.x }}_word_{{ s }} = {{ op.x }}_word_0;
     let {{ op.x }}_place_{{ s }} = {{ op.x }}_place_0 + {{ s * (invocations // row) }}u * {{ op.pitch }};
 //# endif
 //# if op.along == "k"
-    let {{ op.x }}_at_{{ s }} = {{ accesses(op, "%s + min(%s + %s_row_%d, %s - 1u) * %s + %s_word_%d * WORD" % (op.start, op.tile, op.x, s, op.size, op.ld, op.x, s)) }};
+    let {{ op.x }}_at_{{ s }} = {{ accesses(op, "%s + min(%s + %s_line_%d, %s - 1u) * %s + %s_word_%d * WORD" % (op.start, op.tile, op.x, s, op.size, op.ld, op.x, s)) }};
 //# elif op.unit == per
-    let {{ op.x }}_at_{{ s }} = {{ accesses(op, "%s + %s_row_%d * %s + min(%s + %s_word_%d * WORD, %s - WORD)" % (op.start, op.x, s, op.ld, op.tile, op.x, s, op.size)) }};
+    let {{ op.x }}_at_{{ s }} = {{ accesses(op, "%s + %s_line_%d * %s + min(%s + %s_word_%d * WORD, %s - WORD)" % (op.start, op.x, s, op.ld, op.tile, op.x, s, op.size)) }};
 //# else
-    let {{ op.x }}_at_{{ s }} = {{ accesses(op, "%s + %s_row_%d * %s + %s + %s_word_%d * WORD" % (op.start, op.x, s, op.ld, op.tile, op.x, s)) }};
+    let {{ op.x }}_at_{{ s }} = {{ accesses(op, "%s + %s_line_%d * %s + %s + %s_word_%d * WORD" % (op.start, op.x, s, op.ld, op.tile, op.x, s)) }};
 //# endif
     var next_{{ op.x }}_{{ s }} = {{ "Raw_" ~ op.x if op.own else "Word" }}();
 //# endfor
@@ -167,7 +167,7 @@ fn load_{{ op.x }}_some(at: u32, count: u32) -> Word {
 //# elif op.along == "k"
             next_{{ op.x }}_{{ s }} = load_{{ op.x }}_some({{ op.x }}_at_{{ s }} + {{ ahead }}, left(sizes.k, {{ k0 }} + {{ op.x }}_word_{{ s }} * WORD));
 //# else
-            next_{{ op.x }}_{{ s }} = load_{{ op.x }}_some({{ op.x }}_at_{{ s }} + {{ ahead }}, select(0u, left({{ op.size }}, {{ op.tile }} + {{ op.x }}_word_{{ s }} * WORD), {{ k0 }} + {{ op.x }}_row_{{ s }} < sizes.k));
+            next_{{ op.x }}_{{ s }} = load_{{ op.x }}_some({{ op.x }}_at_{{ s }} + {{ ahead }}, select(0u, left({{ op.size }}, {{ op.tile }} + {{ op.x }}_word_{{ s }} * WORD), {{ k0 }} + {{ op.x }}_line_{{ s }} < sizes.k));
 //# endif
 //# endfor
 {% endcall %}

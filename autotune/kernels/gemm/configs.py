@@ -75,8 +75,8 @@ class SplitK(Blocked, frozen=True, kw_only=True, tag="split_k"):
 
 
 class Packed(Blocked, frozen=True, kw_only=True, tag="packed"):
-    """Register blocks over copies of A and B in whole vec4s, which passes before have made. For rows that are
-    none."""
+    """Register blocks over copies of A and B, which passes before have made, in rows across K of whole vec4s.
+    For ragged rows, and for a large A that is contiguous along K."""
 
 
 class Gemv(Config, frozen=True, kw_only=True, tag="gemv"):

@@ -13,6 +13,7 @@ from autotune.kernels.gemm.configs import (
     SplitK,
 )
 from autotune.kernels.gemm.matrix import MATRIX_RULES, PACKED_MATRIX_RULES, product_of, units
+from autotune.kernels.gemm.packing import copies_fit
 from autotune.kernels.gemm.problem import GemmProblem
 from autotune.kernels.gemm.rules import vec4_possible
 from autotune.kernels.gemm.streaming import FEW, along, larger, vec4_rows
@@ -44,8 +45,7 @@ def default(problem: GemmProblem, profile: DeviceProfile | None) -> GemmConfig:
     Where K is split, more invocations share a tile; where nothing comes in fours, they share smaller ones.
 
     On NVIDIA's GPUs, large matrices take the largest register blocks, and are packed first where rows are no
-    whole vec4s. Where a device has matrix units for the
-    types, all but small or narrow problems are theirs.
+    whole vec4s. Where a device has matrix units for the types, all but small or narrow problems are theirs.
 
     A software adapter has few cores to fill, so there K is not split.
     """
@@ -58,7 +58,8 @@ def default(problem: GemmProblem, profile: DeviceProfile | None) -> GemmConfig:
     if short <= GEMV_ROWS:
         return _gemv(problem, profile)
     on_nvidia = profile is not None and profile.vendor_id == NVIDIA
-    if on_nvidia and short >= 128 and _tiles(problem, 128, 128) >= MANY_TILES:
+    many = short >= 128 and _tiles(problem, 128, 128) >= MANY_TILES
+    if on_nvidia and many and (vector == 4 or copies_fit(problem, profile)):
         return _large(problem, packed=vector == 1)
     if on_cpu:
         return _on_cpu(problem, vector)
@@ -111,7 +112,7 @@ def _on_matrix_units(problem: GemmProblem, profile: DeviceProfile | None) -> Mat
     """
     if min(problem.m, problem.n, problem.k) <= MATRIX_ROWS:
         return None
-    many = _tiles(problem, 64, 64) > FULL
+    packs = _tiles(problem, 64, 64) > FULL and copies_fit(problem, profile)
     for fields in default_tiles(profile, product_of(problem), tile_k=32):
         tiles = _tiles(problem, fields["tile_m"], fields["tile_n"])
         if fields["tile_m"] == 128 and tiles < MANY_TILES // 2:
@@ -120,9 +121,9 @@ def _on_matrix_units(problem: GemmProblem, profile: DeviceProfile | None) -> Mat
         chosen = fields | {"splits": splits, "group_m": 8 if splits == 1 else 1}
         shape = fields["matrix"]
         in_words = min(units(problem, shape)) == product_of(problem).per_word(shape)
-        kind, rules = (
-            (PackedMatrixUnits, PACKED_MATRIX_RULES) if many and not in_words else (MatrixUnits, MATRIX_RULES)
-        )
+        kind, rules = MatrixUnits, MATRIX_RULES
+        if packs and not in_words:
+            kind, rules = PackedMatrixUnits, PACKED_MATRIX_RULES
         if all(rule.holds(problem, chosen) for rule in rules):
             return kind(**chosen)
     return None

@@ -63,9 +63,14 @@ MATRIX_RULES = (*matrix_rules(product_of), *may_split(lambda p: p.batch))
 
 PACKED_MATRIX_RULES = (
     Rule(
+        ("a_from", "b_from"),
+        "packed operands pass through workgroup memory",
+        lambda _, c: c["a_from"] == c["b_from"] == "workgroup",
+    ),
+    Rule(
         ("matrix",),
         "operands lie as packed ones do",
-        lambda p, _: bool(packing.worth_packing(p)),
+        lambda p, _: bool(packing.to_pack(p)),
         needed=False,
     ),
     *packing.of_packed(MATRIX_RULES),

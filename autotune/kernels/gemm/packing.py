@@ -10,12 +10,14 @@ from functools import lru_cache
 
 from msgspec import structs
 
+from autotune.errors import InvalidProblem
 from autotune.expression import ceil_div
 from autotune.kernels.base import Parameters, Rule
 from autotune.kernels.gemm.configs import GemmConfig, Packed, PackedMatrixUnits
 from autotune.kernels.gemm.problem import GemmProblem
 from autotune.kernels.gemm.streaming import Operand, along
-from autotune.model import DTYPE_BYTES, Expr
+from autotune.limits import BASE_LIMITS
+from autotune.model import DTYPE_BYTES, DeviceProfile, Expr
 
 ACCESS_BYTES = 16
 """Of the widest access of memory."""
@@ -35,7 +37,7 @@ def step(problem: GemmProblem) -> int:
     return ACCESS_BYTES // DTYPE_BYTES[problem.dtype]
 
 
-def worth_packing(problem: GemmProblem) -> tuple[Operand, ...]:
+def to_pack(problem: GemmProblem) -> tuple[Operand, ...]:
     """Operands that do not lie as packed ones do: they are contiguous along K, or their rows are ragged."""
     operands: tuple[Operand, ...] = ("a", "b")
     return tuple(
@@ -47,7 +49,7 @@ def worth_packing(problem: GemmProblem) -> tuple[Operand, ...]:
 
 def packs(problem: GemmProblem, config: GemmConfig) -> tuple[Operand, ...]:
     """Operands that are packed before they are multiplied."""
-    return worth_packing(problem) if isinstance(config, Packed | PackedMatrixUnits) else ()
+    return to_pack(problem) if isinstance(config, Packed | PackedMatrixUnits) else ()
 
 
 @lru_cache(maxsize=64)  # an enumeration asks for the same few a hundred thousand times
@@ -55,9 +57,9 @@ def packed(problem: GemmProblem) -> GemmProblem:
     """The problem that the multiplying pass of a packed kernel sees: operands as wide as their rows."""
     wide = {
         ACROSS[x]: ceil_div(getattr(problem, ACROSS[x]), step(problem)) * step(problem)
-        for x in worth_packing(problem)
+        for x in to_pack(problem)
     }
-    gaps = {f"ld{x}": 0 for x in (*worth_packing(problem), "c")}
+    gaps = {f"ld{x}": 0 for x in (*to_pack(problem), "c")}
     return structs.replace(problem, transpose_a=True, transpose_b=False, **wide, **gaps)
 
 
@@ -66,13 +68,32 @@ def multiplied(problem: GemmProblem, config: GemmConfig) -> GemmProblem:
     return packed(problem) if isinstance(config, Packed | PackedMatrixUnits) else problem
 
 
+@lru_cache(maxsize=64)
+def indexable(problem: GemmProblem) -> bool:
+    """Whether kernels can index the matrices of the problem that the multiplying pass sees."""
+    try:
+        packed(problem)
+    except InvalidProblem:
+        return False
+    return True
+
+
+def copies_fit(problem: GemmProblem, profile: DeviceProfile | None) -> bool:
+    """Whether a binding of the device, or of any device, holds each of the copies."""
+    limits = BASE_LIMITS if profile is None else profile.limits
+    largest = limits["maxStorageBufferBindingSize"]
+    return indexable(problem) and all(
+        packed(problem).elements(x) * DTYPE_BYTES[problem.dtype] <= largest for x in to_pack(problem)
+    )
+
+
 def of_packed(rules: tuple[Rule, ...]) -> tuple[Rule, ...]:
     """Rules for the problem that the multiplying pass sees."""
     return tuple(structs.replace(rule, holds=_of_packed(rule)) for rule in rules)
 
 
 def _of_packed(rule: Rule) -> Callable[[GemmProblem, Parameters], bool]:
-    return lambda p, c: rule.holds(packed(p), c)
+    return lambda p, c: indexable(p) and rule.holds(packed(p), c)
 
 
 def pitch(problem: GemmProblem, operand: Operand) -> Expr:
@@ -80,8 +101,8 @@ def pitch(problem: GemmProblem, operand: Operand) -> Expr:
     return {"mul": [{"ceilDiv": [ACROSS[operand], step(problem)]}, step(problem)]}
 
 
-def matrices(problem: GemmProblem, operand: Operand) -> tuple[Expr, ...]:
-    """How many matrices an operand has, where that is not one."""
+def batch_factor(problem: GemmProblem, operand: Operand) -> tuple[Expr, ...]:
+    """The size that says how many matrices an operand has, where that is not one."""
     return ("batch",) if problem.stored(operand)[0] > 1 else ()
 
 
@@ -104,7 +125,7 @@ def workgroups(problem: GemmProblem, operand: Operand) -> Expr:
         "mul": [
             {"ceilDiv": [ACROSS[operand], TILE]},
             {"ceilDiv": ["k", tile_k(problem)]},
-            *matrices(problem, operand),
+            *batch_factor(problem, operand),
         ]
     }
 

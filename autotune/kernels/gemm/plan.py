@@ -26,6 +26,8 @@ from autotune.model import DTYPE_BYTES, Buffer, Expr, Pass, Plan, Role
 
 _TEMPLATES = {"split_k": "blocked", "packed": "blocked", "packed_subgroup_matrix": "subgroup_matrix"}
 """Variants that render another variant's template."""
+_PACKED_BINDINGS: dict[Operand, int] = {"a": 7, "b": 8}
+"""After those of the data, the sums and the epilogue."""
 
 
 def resources(problem: GemmProblem, config: GemmConfig) -> tuple[Resources, ...]:
@@ -78,7 +80,7 @@ def plan(problem: GemmProblem, config: GemmConfig, *, specialize: bool) -> Plan:
     packs = packing.packs(problem, config)
     vectors = _vectors(problem, config)
     buffers = _buffers(problem, splits, packs, fields=0 if specialize else len(sizes) + len(scalars))
-    context = _context(problem, packs, _only_read(config, packs), specialize=specialize) | {
+    context = _context(problem, config, buffers, specialize=specialize) | {
         "f16": _f16(problem),
         "whole_k": _whole_k(problem, config),
         "vector": vector_of(config),
@@ -89,7 +91,7 @@ def plan(problem: GemmProblem, config: GemmConfig, *, specialize: bool) -> Plan:
     shared = ["sizes"] if "sizes" in buffers else []
     epilogue = _epilogue_buffers(problem)
     operands = [_operand(x, packs) for x in "ab"]
-    passes = [_pack_pass(problem, x, shared, specialize=specialize) for x in packs]
+    passes = [_pack_pass(problem, x, buffers, specialize=specialize) for x in packs]
     if splits == 1:
         passes.append(_main_pass(problem, config, context, (*shared, *operands, "c", *epilogue)))
     else:
@@ -106,7 +108,7 @@ def plan(problem: GemmProblem, config: GemmConfig, *, specialize: bool) -> Plan:
         buffers=tuple(buffers.values()),
         passes=tuple(passes),
         features=_features(problem, config),
-        multiples=_multiples(problem, config, {x: v for x, v in vectors.items() if x not in packs}),
+        multiples=_multiples(problem, config, vectors),
     )
 
 
@@ -144,14 +146,11 @@ def _start(problem: GemmProblem, x: str, ld: str) -> str:
 
 
 def _context(
-    problem: GemmProblem,
-    packs: tuple[Operand, ...],
-    only_read: tuple[Operand, ...],
-    *,
-    specialize: bool,
+    problem: GemmProblem, config: GemmConfig, buffers: Mapping[str, Buffer], *, specialize: bool
 ) -> dict[str, object]:
     """What the templates ask about the problem, as the pass that multiplies sees it."""
-    seen = packing.packed(problem) if packs else problem
+    packs, seen = packing.packs(problem, config), packing.multiplied(problem, config)
+    written = set(packs) - set(_only_read(problem, config))
     ld = _pitches(problem) | {x: f"pitch_{x}()" for x in packs}
     scalars = _scalars(problem)
     return {
@@ -167,9 +166,9 @@ def _context(
         **{f"{x}_start": _start(seen, x, ld[x]) for x in "ab"},
         **{f"extent_{x}": ld[x] if x in packs else f"sizes.{packing.ACROSS[x]}" for x in packing.ACROSS},
         "packs": packs,
-        "only_read": only_read,
         "pack_step": packing.step(problem),
-        "pack_bindings": _PACKED_BINDINGS,
+        **{f"binding_{x}": buffers[_operand(x, packs)].binding for x in "ab"},
+        **{f"mode_{x}": "read_write" if x in written else "read" for x in "ab"},
         "batched": problem.batch > 1,
         "bias": problem.bias,
         "activation": problem.activation,
@@ -181,14 +180,11 @@ def _context(
     }
 
 
-_PACKED_BINDINGS: dict[Operand, int] = {"a": 7, "b": 8}
-
-
-def _only_read(config: GemmConfig, packs: tuple[Operand, ...]) -> tuple[Operand, ...]:
+def _only_read(problem: GemmProblem, config: GemmConfig) -> tuple[Operand, ...]:
     """Packed operands that are bound as read-only. On an NVIDIA H200 matrix units gain by that (4096³ took
     443 µs, not 474); register blocks were a little slower with it (4095³ took 2.96 ms, not 2.92).
     """
-    return packs if isinstance(config, MatrixUnits) else ()
+    return packing.packs(problem, config) if isinstance(config, MatrixUnits) else ()
 
 
 def _operand(x: str, packs: tuple[Operand, ...]) -> str:
@@ -227,7 +223,7 @@ def _buffers(
         batch: tuple[Expr, ...] = ("batch",) if problem.batch > 1 else ()
         add("sums", "scratch", problem.accumulate, (splits, *batch, "m", "n"), 4)
     for x in packs:
-        matrices_of = packing.matrices(problem, x)
+        matrices_of = packing.batch_factor(problem, x)
         packed_shape: tuple[Expr, ...] = (*matrices_of, "k", packing.pitch(problem, x))
         add(f"packed_{x}", "scratch", problem.dtype, packed_shape, _PACKED_BINDINGS[x])
     return found
@@ -277,12 +273,17 @@ def _whole_k(problem: GemmProblem, config: GemmConfig) -> bool:
 
 
 def _multiples(problem: GemmProblem, config: GemmConfig, vectors: dict[str, int]) -> dict[str, int]:
-    """Sizes that must stay multiples, of 4 for vec4 accesses, of the tile's depth where tiles are whole.
-
-    `vectors` are those of the matrices that are read or written as they are stored.
-    """
-    columns = _columns(problem)
-    names = {name for x, vector in vectors.items() if vector == 4 for name in (columns[x], f"ld{x}")}
+    """Sizes that must stay multiples, of 4 for vec4 accesses, of the tile's depth where tiles are whole."""
+    columns, packs = _columns(problem), packing.packs(problem, config)
+    names = {
+        name
+        for x, vector in vectors.items()
+        if vector == 4 and x not in packs
+        for name in (columns[x], f"ld{x}")
+    }
+    for x in packs:  # where rows start is all that the copying pass asks
+        if packing.vector(problem, x) == 4:
+            names.add(f"ld{x}" if getattr(problem, f"ld{x}") else columns[x])
     found = dict.fromkeys(names, 4)
     if isinstance(config, MatrixUnits):
         of_operands = matrix.multiples(problem, config)
@@ -292,7 +293,7 @@ def _multiples(problem: GemmProblem, config: GemmConfig, vectors: dict[str, int]
     return {name: found[name] for name in _sizes(problem) if name in found}
 
 
-def _pack_pass(problem: GemmProblem, x: Operand, shared: list[str], *, specialize: bool) -> Pass:
+def _pack_pass(problem: GemmProblem, x: Operand, buffers: Mapping[str, Buffer], *, specialize: bool) -> Pass:
     from autotune.templating import wgsl
 
     ld = _pitches(problem)[x]
@@ -306,7 +307,6 @@ def _pack_pass(problem: GemmProblem, x: Operand, shared: list[str], *, specializ
         "x": x,
         "along": along(problem, x),
         "across": packing.ACROSS[x],
-        "size": f"sizes.{packing.ACROSS[x]}",
         "ld": ld,
         "start": _start(problem, x, ld),
         "batched": problem.stored(x)[0] > 1,
@@ -314,8 +314,8 @@ def _pack_pass(problem: GemmProblem, x: Operand, shared: list[str], *, specializ
         "step": packing.step(problem),
         "tile": packing.TILE,
         "tile_k": packing.tile_k(problem),
-        "from_binding": {"a": 1, "b": 2}[x],
-        "to_binding": _PACKED_BINDINGS[x],
+        "from_binding": buffers[x].binding,
+        "to_binding": buffers[f"packed_{x}"].binding,
     }
     return Pass(
         wgsl=wgsl("gemm/pack.wgsl", context),
@@ -323,7 +323,7 @@ def _pack_pass(problem: GemmProblem, x: Operand, shared: list[str], *, specializ
         workgroup_size=workgroup_size,
         workgroup_bytes=workgroup_bytes,
         workgroups=packing.workgroups(problem, x),
-        buffers=(*shared, x, f"packed_{x}"),
+        buffers=(*(() if specialize else ("sizes",)), x, f"packed_{x}"),
     )
 
 
@@ -363,7 +363,7 @@ def _main_pass(
         workgroup_bytes=workgroup_bytes,
         workgroups={"mul": workgroups},
         buffers=buffers,
-        only_read=tuple(f"packed_{x}" for x in _only_read(config, packing.packs(problem, config))),
+        only_read=tuple(f"packed_{x}" for x in _only_read(problem, config)),
         **_subgroups(problem, config),
     )
 

@@ -114,7 +114,7 @@ BLOCKED_RULES = (
 PACKED_RULES = (
     Rule(
         ("vector",),
-        "rows of A and B are whole vec4s as they lie",
+        "rows of A and B are whole vec4s as they lie, and copies would not pay",
         lambda p, _: not vec4_possible(p) or (along(p, "a") == "k" and p.m * p.n * p.k >= COPIES_PAY),
         needed=False,
     ),
