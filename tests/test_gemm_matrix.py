@@ -24,6 +24,7 @@ from autotune import cache, limits, space
 from autotune.entry import new_entry
 from autotune.kernels.gemm import GEMM, GemmProblem, MatrixUnits
 from autotune.kernels.gemm.configs import PackedMatrixUnits, depth_of
+from autotune.kernels.gemm.matrix import product_of
 from autotune.levels import find
 from autotune.model import MATRIX_FEATURE
 
@@ -455,3 +456,45 @@ def test_starts_are_legal_for_large_matrices_on_a_device_like_theirs():
     starts = [start for start in space.load_starts(GEMM) if isinstance(start, MatrixUnits)]
     large = f16(4096, 4096, 4096)
     assert [start for start in starts if not list(space.refusals(GEMM, large, start, H200))]
+
+
+# -- lines that lie abreast ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("transposed", TRANSPOSED, ids=str)
+@many_examples
+@given(data=st.data())
+def test_every_word_of_a_tile_has_a_place_of_its_own_and_matrices_do_not_straddle_rows(transposed, data):
+    c = {"matrix": data.draw(st.sampled_from(["8x8x8", "16x8x8", "16x8x16", "16x16x16"])), "pad": 1}
+    m, n, k = (int(extent) for extent in c["matrix"].split("x"))
+    c |= {name: data.draw(st.sampled_from([1, 2, 3, 4])) for name in ("subgroups_m", "subgroups_n")}
+    for name, extent in (("tile_m", m * c["subgroups_m"]), ("tile_n", n * c["subgroups_n"]), ("tile_k", k)):
+        c[name] = extent * data.draw(st.sampled_from([1, 2, 3, 4, 8]))
+    product = product_of(f16(64, 64, 64, **turned(transposed)))
+    for x, along, block, parts in (
+        ("a", product.along_a, m, c["subgroups_m"]),
+        ("b", product.along_b, n, c["subgroups_n"]),
+    ):
+        lines, length = product.lines(c, x)
+        words, abreast = length // product.per_word(c["matrix"]), product.abreast(c, x)
+        rows = lines // abreast
+        assert lines % abreast == 0
+        assert abreast == 1 or words * abreast * product.word(c["matrix"]) <= 128
+        places = {
+            (line % rows) * (words * abreast + 1) + line // rows * words + word
+            for line in range(lines)
+            for word in range(words)
+        }
+        assert len(places) == lines * words
+        step, part = (block, lines // parts) if along == "k" else (k, lines)
+        for first in range(0, lines, step):
+            assert first // rows == (first + step - 1) // rows, "a matrix in one column of lines"
+        assert rows % part == 0 or part % rows == 0
+
+
+def test_short_lines_lie_abreast_and_long_ones_do_not():
+    tiles = {"matrix": "16x8x16", "pad": 1, "tile_m": 128, "tile_n": 128, "tile_k": 32}
+    tiles |= {"subgroups_m": 2, "subgroups_n": 2}
+    assert [product_of(f16(64, 64, 64)).abreast(tiles, x) for x in "ab"] == [2, 1]
+    assert [product_of(f16(64, 64, 64, transpose_b=True)).abreast(tiles, x) for x in "ab"] == [2, 2]
+    assert [product_of(f16(64, 64, 64)).abreast(tiles | {"pad": 0}, x) for x in "ab"] == [1, 1]

@@ -72,7 +72,7 @@ alias Left = subgroup_matrix_left<{{ element }}, {{ k }}, {{ m }}>;  // columns 
 alias Right = subgroup_matrix_right<{{ element }}, {{ n }}, {{ k }}>;
 alias Result = subgroup_matrix_result<{{ result }}, {{ n }}, {{ m }}>;
 
-// Both tiles, and later sums on their way to C, in words. A's tile has rows of {{ "k" if along_a == "k" else "m" }}, B's of {{ "k" if along_b == "k" else "n" }}, as in memory.
+// Both tiles, and later sums on their way to C, in words. A's tile has lines of {{ "k" if along_a == "k" else "m" }}, B's of {{ "k" if along_b == "k" else "n" }}, as in memory.
 const WORD = {{ per }}u;  // elements of A or B
 //# if op_a in carried
 const PITCH_A = {{ row_words(op_a) | int * abreast_a }}u{{ " + 1u" if pad else "" }};  // words a row{{ ", of %d lines" % abreast_a if abreast_a > 1 }}

@@ -96,6 +96,7 @@ fn load_{{ op.x }}_some(at: u32, count: u32) -> Word {
 {% macro word_of(first, parts) %}Word({% for i in range(parts) %}e{{ first + i }}{{ ", " if not loop.last }}{% endfor %}){% endmacro %}
 
 {% macro row_words(op) %}{{ (tile_k if op.along == "k" else op.across) // per }}{% endmacro %}
+{#- Rows of `tiles` that the tile takes: line `tall` lies beside line 0. -#}
 {% macro tall(op) %}{{ (op.across if op.along == "k" else tile_k) // op.abreast }}{% endmacro %}
 {#- Where a word of a line is, from the tile's place on; both are numbers. -#}
 {% macro spot(op, line, word) %}{{ "%du * %s + %du" % (line % tall(op) | int, op.pitch, line // tall(op) | int * row_words(op) | int + word) }}{% endmacro %}
