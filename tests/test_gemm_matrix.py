@@ -332,11 +332,11 @@ def test_places_in_workgroup_memory_are_sums_products_quotients_and_remainders(c
     """What Tint proves to be in range; it clamps everything else, and tests the place of a matrix."""
     _, _, plan = case
     text = without_comments(plan.passes[0].wgsl)
-    defined = re.findall(r"let [ab]_(?:piece|row|word|place)_\d+ = (.*);|let [ab]_sub = (.*);", text)
+    defined = re.findall(r"let [ab]_(?:piece|line|word|place)_\d+ = (.*);|let [ab]_sub = (.*);", text)
     places = [place for pair in defined for place in pair if place and "tile_" not in place]
     places += re.findall(r"tiles\[([ab]_place.*?)\] =", text)
     places += re.findall(r"MatrixLoad<.*>\(&tiles, (.*), PITCH", text)
-    known = r"[0-9]+u?|invocation|part_[mn]|[ab]_(?:piece|row|word|place)_\d+|[ab]_sub|[A-Z_]+|[-+*/%() ]"
+    known = r"[0-9]+u?|invocation|part_[mn]|[ab]_(?:piece|line|word|place)_\d+|[ab]_sub|[A-Z_]+|[-+*/%() ]"
     assert places or "&tiles" not in text.replace("Store<row_major>(&tiles", "")
     assert [place for place in places if re.sub(rf"\bnow % 2u|\(1u - now\) % 2u|{known}", "", place)] == []
 
