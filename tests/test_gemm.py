@@ -237,6 +237,15 @@ def test_a_dispatch_that_is_too_small_is_caught_also_after_a_right_one(runtime):
     assert check.complaint(runtime.run(right)) is None
 
 
+@pytest.mark.parametrize("size", [96, 600])
+def test_sums_that_no_pass_wrote_show_in_every_element(runtime, size):
+    problem = GemmProblem(m=size, n=size, k=64)
+    plan = GEMM.plan(problem, CONFIGS["split-vec4-double"], specialize=False)
+    alone = structs.replace(plan, passes=plan.passes[1:])
+    said = complaint(runtime, problem, plan, alone)
+    assert said.startswith(f"{size**2} of {size**2} elements are wrong, first at [0, 0]: nan")
+
+
 # f16: run where the adapter has it, refused by name where it has not.
 
 F16_CONFIGS = {

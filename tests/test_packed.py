@@ -136,7 +136,7 @@ def test_sizes_need_not_be_multiples_but_for_what_is_stored_in_vec4s():
 def test_a_problem_whose_copies_could_not_be_indexed_is_refused_without_an_error(largest):
     problem = GemmProblem(**{"m": 1, "n": 1, "k": 1} | largest)
     assert len(space.legal(GEMM, problem, limits.base_profile(), AXES)) == 0
-    assert GEMM.unfit(problem, CONFIGS["double"]) is not None
+    assert GEMM.unfit(problem, CONFIGS["double"]) == "copies of A or B would be larger than kernels can index"
 
 
 def test_the_default_packs_only_what_a_binding_holds():

@@ -4,10 +4,30 @@ Other lanes wait while a candidate runs. So what outputs are reset to stays on t
 then is copied to memory of the host in the same submission, from where it can be fetched later.
 """
 
+import struct
 from collections.abc import Sequence
 from typing import Any
 
+from autotune.expression import ceil_div
 from autotune.runtime.messages import Space
+
+_NAN = struct.pack("<4I", *[0x7FC5_A5A5] * 4)
+_PIECE = 1 << 22
+"""Bytes of NaN that travel to the device; more are copied there."""
+
+
+def poisoned(api: Any, device: Any, size: int) -> Any:
+    """A buffer of `size` bytes or a few more for passes to share, full of NaN: what none wrote must show."""
+    size, usage = 16 * ceil_div(size, 16), api.BufferUsage
+    if size <= _PIECE:
+        return device.create_buffer_with_data(data=_NAN * (size // 16), usage=usage.STORAGE)
+    source = device.create_buffer_with_data(data=_NAN * (_PIECE // 16), usage=usage.COPY_SRC)
+    made = device.create_buffer(size=size, usage=usage.STORAGE | usage.COPY_DST)
+    encoder = device.create_command_encoder()
+    for start in range(0, size, _PIECE):
+        encoder.copy_buffer_to_buffer(source, 0, made, start, min(_PIECE, size - start))
+    device.queue.submit([encoder.finish()])
+    return made
 
 
 class DataBuffers:

@@ -11,15 +11,13 @@ from typing import Any
 
 import msgspec
 
-from autotune.expression import ceil_div, evaluate
+from autotune.expression import evaluate
 from autotune.limits import split_grid
 from autotune.model import DTYPE_BYTES, Compiler, DeviceProfile, Plan, SubgroupMatrix
 from autotune.runtime import adapters, matrix_check
-from autotune.runtime.buffers import DataBuffers
+from autotune.runtime.buffers import DataBuffers, poisoned
 from autotune.runtime.clock import Pacer, Stopwatch
 from autotune.runtime.messages import Samples
-
-_NAN = struct.pack("<4I", *[0x7FC5_A5A5] * 4)
 
 _LAYOUT_TYPES = {
     "uniform": "uniform",
@@ -236,10 +234,7 @@ class _Compiled:
                 )
             elif buffer.role == "scratch":
                 count = evaluate({"mul": list(buffer.shape)}, plan.sizes) * DTYPE_BYTES[buffer.element]
-                own[buffer.name] = device.create_buffer_with_data(
-                    data=_NAN * ceil_div(count, 16),
-                    usage=usage.STORAGE,  # what no pass wrote must show
-                )
+                own[buffer.name] = poisoned(api, device, count)
         self.outputs = [buffer.name for buffer in plan.buffers if buffer.role == "output"]
         by_name = {buffer.name: buffer for buffer in plan.buffers}
         limit = profile.limits["maxComputeWorkgroupsPerDimension"]

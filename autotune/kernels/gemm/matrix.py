@@ -62,6 +62,7 @@ def _units_as_stored(problem: GemmProblem, config: MatrixUnits) -> dict[str, int
 MATRIX_RULES = (*matrix_rules(product_of), *may_split(lambda p: p.batch))
 
 PACKED_MATRIX_RULES = (
+    packing.INDEXABLE_COPIES,
     Rule(
         ("a_from", "b_from"),
         "packed operands pass through workgroup memory",

@@ -87,6 +87,11 @@ def copies_fit(problem: GemmProblem, profile: DeviceProfile | None) -> bool:
     )
 
 
+INDEXABLE_COPIES = Rule(
+    ("tile_m",), "copies of A or B would be larger than kernels can index", lambda p, _: indexable(p)
+)
+
+
 def of_packed(rules: tuple[Rule, ...]) -> tuple[Rule, ...]:
     """Rules for the problem that the multiplying pass sees."""
     return tuple(structs.replace(rule, holds=_of_packed(rule)) for rule in rules)

@@ -1,7 +1,7 @@
 """Which configs are legal, with reasons. `naive` and `tiled` need no rules: limits alone decide."""
 
 from autotune.kernels.base import Parameters, Rule
-from autotune.kernels.gemm.packing import of_packed
+from autotune.kernels.gemm.packing import INDEXABLE_COPIES, of_packed
 from autotune.kernels.gemm.problem import GemmProblem
 from autotune.kernels.gemm.streaming import FEW, along, larger, vec4_rows
 from autotune.kernels.tiles import (
@@ -112,6 +112,7 @@ BLOCKED_RULES = (
 )
 
 PACKED_RULES = (
+    INDEXABLE_COPIES,
     Rule(
         ("vector",),
         "rows of A and B are whole vec4s as they lie, and copies would not pay",
