@@ -243,7 +243,10 @@ def test_sums_that_no_pass_wrote_show_in_every_element(runtime, size):
     plan = GEMM.plan(problem, CONFIGS["split-vec4-double"], specialize=False)
     alone = structs.replace(plan, passes=plan.passes[1:])
     said = complaint(runtime, problem, plan, alone)
-    assert said.startswith(f"{size**2} of {size**2} elements are wrong, first at [0, 0]: nan")
+    assert said.startswith(f"c: {size**2} of {size**2} elements")
+    assert (
+        said.endswith("were never written") or ": nan instead of" in said
+    )  # by what sums do to a NaN's bits
 
 
 # f16: run where the adapter has it, refused by name where it has not.
