@@ -208,8 +208,9 @@ def some_configs(problem, profile, count, fits):
     """Configs by chance that are legal for a problem on a device; minor axes at few of their values."""
     few = {"variant": {"subgroup_matrix"}, "group_m": {"8"}, "splits": {"1"}}
     split = {"variant": {"subgroup_matrix"}, "group_m": {"1"}, "splits": {"2"}, "pad": {"1"}}
+    packed = {"variant": {"packed_subgroup_matrix"}, "group_m": {"8"}, "splits": {"1"}}
     found = []
-    for only in (few, split):
+    for only in (few, split, packed):
         legal = space.legal(GEMM, problem, profile, space.restricted(space.load_axes(GEMM), only))
         found += [space.config_at(GEMM, legal.axes, point) for point in legal.points]
     fitting = [config for config in found if fits(config)]
@@ -272,11 +273,14 @@ def texts_for(profile_name):
     for kind in kinds:
         for m, n, k in ((256, 256, 256), (255, 130, 68)):
             problem = GemmProblem(m=m, n=n, k=k, **kind)
-            configs = some_configs(problem, small, 60, lambda c: subgroups(c) * c.subgroup_size % 128 == 0)
+            configs = some_configs(problem, small, 150, lambda c: subgroups(c) * c.subgroup_size % 128 == 0)
             for transposed in TRANSPOSED:
                 other = structs.replace(problem, **turned(transposed))
                 able = [config for config in configs if not list(GEMM.refusals(other, config))]
-                for config in able[:6]:
+                alike = {}
+                for config in able:
+                    alike.setdefault((config.variant, config.a_from, config.b_from), []).append(config)
+                for config in (config for like in alike.values() for config in like[:3]):
                     plan = GEMM.plan(other, config, specialize=False)
                     for index, step in enumerate(plan.passes):
                         found[f"{GEMM.label(other)} {config} {index}"] = step.wgsl
@@ -287,7 +291,8 @@ def texts_for(profile_name):
 def test_texts_are_valid_for_tint(tint, name):
     texts = texts_for(name)
     assert tint(texts) == {}
-    assert all(kind in "".join(texts.values()) for kind in ("row_major", "col_major", "&a,", "&b,"))
+    wanted = ("row_major", "col_major", "&a,", "&b,", "fn pitch_a()", "packed_b:")
+    assert [kind for kind in wanted if kind not in "".join(texts.values())] == []
 
 
 def test_tint_would_say_so_if_a_matrix_were_of_another_shape(tint):
