@@ -5,7 +5,7 @@ import random
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from kernel_checks import few_examples, lacks_f16, run, slow
+from kernel_checks import few_examples, lacks_f16, many_examples, run, slow
 from matrix_units import SMALL
 from msgspec import structs
 from test_gemm import blocked
@@ -130,6 +130,20 @@ def test_sizes_need_not_be_multiples_but_for_what_is_stored_in_vec4s():
     assert multiples(m=33, n=35, k=36) == {"k": 4}
     assert multiples(m=33, n=35, k=37, lda=40) == {"lda": 4}
     assert multiples(m=33, n=36, k=37, dtype="f16", transpose_a=True) == {"n": 4}
+
+
+@many_examples
+@given(data=st.data())
+def test_the_winner_is_proved_at_another_size_with_the_very_texts(data):
+    sizes = {name: data.draw(st.sampled_from([31, 33, 36, 40, 64, 66, 100]), name) for name in "mnk"}
+    turned = {name: data.draw(st.booleans(), name) for name in ("transpose_a", "transpose_b")}
+    problem = GemmProblem(**sizes, **turned)
+    config = data.draw(st.sampled_from(list(CONFIGS.values())))
+
+    def texts(other):
+        return [step.wgsl for step in GEMM.plan(other, config, specialize=False).passes]
+
+    assert texts(problem) in [texts(other) for other in GEMM.neighbours(problem, config)]
 
 
 @pytest.mark.parametrize("largest", [{"m": 2**30 - 1}, {"n": 2**28 + 1, "dtype": "f16", "out_dtype": "f32"}])

@@ -7,6 +7,7 @@ from msgspec import structs
 
 from autotune.kernels import matrices
 from autotune.kernels.base import Family, Option, Resources, Rule
+from autotune.kernels.gemm import packing
 from autotune.kernels.gemm.configs import (
     Blocked,
     GemmConfig,
@@ -22,8 +23,7 @@ from autotune.kernels.gemm.configs import (
     vector_of,
 )
 from autotune.kernels.gemm.default import default
-from autotune.kernels.gemm.matrix import MATRIX_RULES, PACKED_MATRIX_RULES, steps
-from autotune.kernels.gemm.packing import packs
+from autotune.kernels.gemm.matrix import MATRIX_RULES, PACKED_MATRIX_RULES, steps, store_vector
 from autotune.kernels.gemm.plan import plan, resources
 from autotune.kernels.gemm.problem import GemmProblem, check_problem, label
 from autotune.kernels.gemm.rules import BLOCKED_RULES, GEMV_RULES, PACKED_RULES, SPLIT_K_RULES
@@ -157,12 +157,16 @@ class Gemm(Family):
         if isinstance(config, Gemv):  # more tiles of the streamed matrix, which must stay the larger one
             rows *= 1 + 64 // rows if config.stream == "a" else 1
             cols *= 1 + 64 // cols if config.stream == "b" else 1
-        v = 1 if packs(problem, config) else vector_of(config)
+        v = vector_of(config)
         rows_by = v if problem.transpose_a else 1  # what stays a multiple for vec4 accesses
         cols_by = 1 if problem.transpose_b else v
         depth = max(depth_of(config), 4)
         if isinstance(config, MatrixUnits):  # or for whole words, or whole tiles
             rows_by, cols_by, v = steps(problem, config)
+        elif isinstance(config, Packed):  # or for what packs, and for stores of C
+            rows_by, cols_by, v = 1, store_vector(problem), 1
+        copied = packing.steps(problem, config)
+        rows_by, cols_by, v = max(rows_by, copied["m"]), max(cols_by, copied["n"]), max(v, copied["k"])
         shapes = (
             (rows + rows_by, cols + cols_by, depth + v),
             (max(rows - rows_by, rows_by), max(cols - cols_by, cols_by), max(depth - v, v)),

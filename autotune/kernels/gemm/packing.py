@@ -135,6 +135,17 @@ def workgroups(problem: GemmProblem, operand: Operand) -> Expr:
     }
 
 
+def steps(problem: GemmProblem, config: GemmConfig) -> dict[str, int]:
+    """What M, N and K must be multiples of so that the same operands are packed, by the same texts."""
+    found = {"m": 1, "n": 1, "k": 1}
+    if isinstance(config, Packed | PackedMatrixUnits):
+        for x, across in ACROSS.items():
+            column = "k" if along(problem, x) == "k" else across
+            multiple = vector(problem, x) if x in to_pack(problem) else step(problem)
+            found[column] = max(found[column], multiple)
+    return found
+
+
 def vector(problem: GemmProblem, operand: Operand) -> int:
     """Elements that an access of the operand as stored moves."""
     return BLOCK if problem.stored(operand)[3] % BLOCK == 0 else 1
