@@ -110,6 +110,8 @@ class PackedMatrixUnits(MatrixUnits, frozen=True, kw_only=True, tag="packed_subg
     """Matrix units, fed from copies of A and B in rows across K, which passes before have made."""
 
 
+PackedConfig = Packed | PackedMatrixUnits
+"""Those that copy operands first."""
 GemmConfig = Naive | Tiled | Blocked | SplitK | Packed | Gemv | MatrixUnits | PackedMatrixUnits
 
 

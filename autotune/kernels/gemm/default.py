@@ -60,7 +60,8 @@ def default(problem: GemmProblem, profile: DeviceProfile | None) -> GemmConfig:
     on_nvidia = profile is not None and profile.vendor_id == NVIDIA
     many = short >= 128 and _tiles(problem, 128, 128) >= MANY_TILES
     if on_nvidia and many and (vector == 4 or copies_fit(problem, profile)):
-        return _large(problem, packed=vector == 1)
+        turned = vector == 4 and (problem.transpose_b or not problem.transpose_a)
+        return (Blocked if vector == 4 else Packed)(**_large(problem, turned=turned))
     if on_cpu:
         return _on_cpu(problem, vector)
     most = max(min(problem.k // 32, MOST_SPLITS), 1)
@@ -83,14 +84,12 @@ def default(problem: GemmProblem, profile: DeviceProfile | None) -> GemmConfig:
     return Blocked(**common, group_m=8)  # type: ignore[arg-type]
 
 
-def _large(problem: GemmProblem, *, packed: bool) -> Blocked:
-    """The largest register blocks, everything asked for ahead."""
-    turned = not packed and (problem.transpose_b or not problem.transpose_a)
-    more = {"banks": "swizzle" if turned else "plain"}
+def _large(problem: GemmProblem, *, turned: bool) -> dict[str, Any]:
+    """The largest register blocks, everything asked for ahead; `turned` where a tile is turned around."""
+    more = {"banks": "swizzle" if turned else "plain", "group_m": 8}
     if problem.dtype != problem.accumulate:  # turned into f32 once, and not at each use
         more["staged"] = "accumulator"
-    chosen = _block(128, 128, 16, 8, 4) | _AHEAD | more | {"group_m": 8}
-    return Packed(**chosen) if packed else Blocked(**chosen)  # type: ignore[arg-type]
+    return _block(128, 128, 16, 8, 4) | _AHEAD | more
 
 
 def _on_cpu(problem: GemmProblem, vector: Literal[1, 4]) -> Blocked:

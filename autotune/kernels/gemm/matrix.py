@@ -32,7 +32,7 @@ def steps(problem: GemmProblem, config: MatrixUnits) -> tuple[int, int, int]:
     """
     along = {"m": 1, "n": store_vector(problem), "k": 1}
     for x, count in _units_as_stored(problem, config).items():
-        column = {"a": "m" if problem.transpose_a else "k", "b": "k" if problem.transpose_b else "n"}[x]
+        _, column, _ = problem.size_names(x)
         along[column] = max(along[column], count)
     for across, origin in (("m", config.a_from), ("n", config.b_from)):
         if origin == "memory":

@@ -13,7 +13,7 @@ from msgspec import structs
 from autotune.errors import InvalidProblem
 from autotune.expression import ceil_div
 from autotune.kernels.base import Parameters, Rule
-from autotune.kernels.gemm.configs import GemmConfig, Packed, PackedMatrixUnits
+from autotune.kernels.gemm.configs import GemmConfig, PackedConfig
 from autotune.kernels.gemm.problem import GemmProblem
 from autotune.kernels.gemm.streaming import Operand, along
 from autotune.limits import BASE_LIMITS
@@ -49,7 +49,7 @@ def to_pack(problem: GemmProblem) -> tuple[Operand, ...]:
 
 def packs(problem: GemmProblem, config: GemmConfig) -> tuple[Operand, ...]:
     """Operands that are packed before they are multiplied."""
-    return to_pack(problem) if isinstance(config, Packed | PackedMatrixUnits) else ()
+    return to_pack(problem) if isinstance(config, PackedConfig) else ()
 
 
 @lru_cache(maxsize=64)  # an enumeration asks for the same few a hundred thousand times
@@ -65,7 +65,7 @@ def packed(problem: GemmProblem) -> GemmProblem:
 
 def multiplied(problem: GemmProblem, config: GemmConfig) -> GemmProblem:
     """The problem as the pass that multiplies sees it; of C it says nothing."""
-    return packed(problem) if isinstance(config, Packed | PackedMatrixUnits) else problem
+    return packed(problem) if isinstance(config, PackedConfig) else problem
 
 
 @lru_cache(maxsize=64)
@@ -138,9 +138,9 @@ def workgroups(problem: GemmProblem, operand: Operand) -> Expr:
 def steps(problem: GemmProblem, config: GemmConfig) -> dict[str, int]:
     """What M, N and K must be multiples of so that the same operands are packed, by the same texts."""
     found = {"m": 1, "n": 1, "k": 1}
-    if isinstance(config, Packed | PackedMatrixUnits):
-        for x, across in ACROSS.items():
-            column = "k" if along(problem, x) == "k" else across
+    if isinstance(config, PackedConfig):
+        for x in ACROSS:
+            _, column, _ = problem.size_names(x)
             multiple = vector(problem, x) if x in to_pack(problem) else step(problem)
             found[column] = max(found[column], multiple)
     return found

@@ -26,6 +26,8 @@ from autotune.model import DTYPE_BYTES, Buffer, Expr, Pass, Plan, Role
 
 _TEMPLATES = {"split_k": "blocked", "packed": "blocked", "packed_subgroup_matrix": "subgroup_matrix"}
 """Variants that render another variant's template."""
+_BINDINGS = {"a": 1, "b": 2, "c": 3}
+"""Of the matrices as stored."""
 _PACKED_BINDINGS: dict[Operand, int] = {"a": 7, "b": 8}
 """After those of the data, the sums and the epilogue."""
 
@@ -91,7 +93,7 @@ def plan(problem: GemmProblem, config: GemmConfig, *, specialize: bool) -> Plan:
     shared = ["sizes"] if "sizes" in buffers else []
     epilogue = _epilogue_buffers(problem)
     operands = [_operand(x, packs) for x in "ab"]
-    passes = [_pack_pass(problem, x, buffers, specialize=specialize) for x in packs]
+    passes = [_pack_pass(problem, x, context, (*shared, x, f"packed_{x}")) for x in packs]
     if splits == 1:
         passes.append(_main_pass(problem, config, context, (*shared, *operands, "c", *epilogue)))
     else:
@@ -124,25 +126,16 @@ def _scalars(problem: GemmProblem) -> dict[str, float]:
     return alpha | ({"beta": float(problem.beta)} if problem.beta != 0 else {})
 
 
-def _columns(problem: GemmProblem) -> dict[str, str]:
-    """Which size is contiguous in each stored matrix."""
-    return {"a": "m" if problem.transpose_a else "k", "b": "k" if problem.transpose_b else "n", "c": "n"}
-
-
 def _pitches(problem: GemmProblem) -> dict[str, str]:
     """Elements a row of each stored matrix takes, as WGSL."""
-    return {
-        x: f"sizes.ld{x}" if getattr(problem, f"ld{x}") else f"sizes.{column}"
-        for x, column in _columns(problem).items()
-    }
+    return {x: f"sizes.{problem.size_names(x)[2]}" for x in "abc"}
 
 
 def _start(problem: GemmProblem, x: str, ld: str) -> str:
     """Where an operand of an entry of the batch starts, as WGSL."""
     if problem.batch == 1 or getattr(problem, f"broadcast_{x}"):
         return "0u"
-    rows = {"a": "m" if not problem.transpose_a else "k", "b": "n" if problem.transpose_b else "k"}
-    return f"entry * sizes.{rows[x]} * {ld}"
+    return f"entry * sizes.{problem.size_names(x)[0]} * {ld}"
 
 
 def _context(
@@ -203,11 +196,10 @@ def _buffers(
 
     if fields:
         add("sizes", "uniform", "u32", (fields,), 0)
-    rows = {"a": "k" if problem.transpose_a else "m", "b": "n" if problem.transpose_b else "k", "c": "m"}
-    for binding, (x, column) in enumerate(_columns(problem).items(), start=1):
+    for x, binding in _BINDINGS.items():
         alone = problem.batch == 1 or (x != "c" and getattr(problem, f"broadcast_{x}"))
-        ld = f"ld{x}" if getattr(problem, f"ld{x}") else column
-        shape = (rows[x], ld) if alone else ("batch", rows[x], ld)
+        rows, _, ld = problem.size_names(x)
+        shape = (rows, ld) if alone else ("batch", rows, ld)
         add(
             x,
             "output" if x == "c" else "input",
@@ -274,16 +266,11 @@ def _whole_k(problem: GemmProblem, config: GemmConfig) -> bool:
 
 def _multiples(problem: GemmProblem, config: GemmConfig, vectors: dict[str, int]) -> dict[str, int]:
     """Sizes that must stay multiples, of 4 for vec4 accesses, of the tile's depth where tiles are whole."""
-    columns, packs = _columns(problem), packing.packs(problem, config)
-    names = {
-        name
-        for x, vector in vectors.items()
-        if vector == 4 and x not in packs
-        for name in (columns[x], f"ld{x}")
-    }
-    for x in packs:  # where rows start is all that the copying pass asks
-        if packing.vector(problem, x) == 4:
-            names.add(f"ld{x}" if getattr(problem, f"ld{x}") else columns[x])
+    packs = packing.packs(problem, config)
+    direct = (x for x, vector in vectors.items() if vector == 4 and x not in packs)
+    copied = (x for x in packs if packing.vector(problem, x) == 4)
+    names = {name for x in direct for name in problem.size_names(x)[1:]}
+    names |= {problem.size_names(x)[2] for x in copied}  # where rows start is all that copying asks
     found = dict.fromkeys(names, 4)
     if isinstance(config, MatrixUnits):
         of_operands = matrix.multiples(problem, config)
@@ -293,17 +280,15 @@ def _multiples(problem: GemmProblem, config: GemmConfig, vectors: dict[str, int]
     return {name: found[name] for name in _sizes(problem) if name in found}
 
 
-def _pack_pass(problem: GemmProblem, x: Operand, buffers: Mapping[str, Buffer], *, specialize: bool) -> Pass:
+def _pack_pass(
+    problem: GemmProblem, x: Operand, context: dict[str, object], buffers: tuple[str, ...]
+) -> Pass:
     from autotune.templating import wgsl
 
     ld = _pitches(problem)[x]
     workgroup_size, workgroup_bytes = packing.workgroup(problem, x)
-    context = {
-        "baked": specialize,
-        "size_values": _sizes(problem),
-        "scalar_values": _scalars(problem),
+    own = {
         "f16": problem.dtype == "f16",
-        "dtype": problem.dtype,
         "x": x,
         "along": along(problem, x),
         "across": packing.ACROSS[x],
@@ -314,16 +299,16 @@ def _pack_pass(problem: GemmProblem, x: Operand, buffers: Mapping[str, Buffer], 
         "step": packing.step(problem),
         "tile": packing.TILE,
         "tile_k": packing.tile_k(problem),
-        "from_binding": buffers[x].binding,
-        "to_binding": buffers[f"packed_{x}"].binding,
+        "from_binding": _BINDINGS[x],
+        "to_binding": context[f"binding_{x}"],
     }
     return Pass(
-        wgsl=wgsl("gemm/pack.wgsl", context),
+        wgsl=wgsl("gemm/pack.wgsl", context | own),
         entry_point="main",
         workgroup_size=workgroup_size,
         workgroup_bytes=workgroup_bytes,
         workgroups=packing.workgroups(problem, x),
-        buffers=(*(() if specialize else ("sizes",)), x, f"packed_{x}"),
+        buffers=buffers,
     )
 
 

@@ -1,6 +1,6 @@
 """What is asked: C = epilogue(alpha · op(A) · op(B) + beta · C), for one pair of matrices or a batch."""
 
-from typing import Literal, get_args
+from typing import Literal, TypeVar, get_args
 
 from msgspec import structs
 
@@ -9,6 +9,7 @@ from autotune.kernels.sizes import check_bytes, check_factor, check_size, check_
 from autotune.model import DTYPE_BYTES, Dtype, Problem, Size
 
 Activation = Literal["none", "relu", "gelu", "silu"]
+_T = TypeVar("_T", int, str)
 
 LARGEST_FACTOR = 1e30
 """Of alpha and beta: f32 holds their products with sums of usual sizes."""
@@ -72,13 +73,24 @@ class GemmProblem(Problem, frozen=True, kw_only=True):
         }[operand]
         return 1 if once else self.batch, rows, cols, ld or cols
 
+    def size_names(self, operand: str) -> tuple[str, str, str]:
+        """Names of the sizes that say how many rows and columns `a`, `b` or `c` has as it lies in memory, and
+        how many elements a row takes.
+        """
+        rows, cols = {
+            "a": _turned("m", "k", self.transpose_a),
+            "b": _turned("k", "n", self.transpose_b),
+            "c": ("m", "n"),
+        }[operand]
+        return rows, cols, f"ld{operand}" if getattr(self, f"ld{operand}") else cols
+
     def elements(self, operand: str) -> int:
         """Elements of memory that `a`, `b` or `c` takes."""
         matrices, rows, _, ld = self.stored(operand)
         return matrices * rows * ld
 
 
-def _turned(rows: int, cols: int, transposed: bool) -> tuple[int, int]:
+def _turned(rows: _T, cols: _T, transposed: bool) -> tuple[_T, _T]:
     return (cols, rows) if transposed else (rows, cols)
 
 
