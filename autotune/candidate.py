@@ -42,6 +42,11 @@ class Bench:
         runtime.load(self._check.contents)
         return other
 
+    @property
+    def data_bytes(self) -> int:
+        """What the data buffers hold."""
+        return sum(map(len, self._check.contents.values()))
+
     def evaluate(
         self, config: Config, best: float | None, effort: Effort = measure.SCREEN
     ) -> Measurement | Rejection:

@@ -77,9 +77,9 @@ _HOW = (
     click.option(
         "--jobs",
         type=click.IntRange(min=1, max=64),
-        default=1,
-        show_default=True,
-        help="Candidates in work at once on an adapter: one runs, the others compile.",
+        help="Candidates in work at once on an adapter: one runs, the others compile (default: up to 4 on a "
+        "GPU, as cores and memory allow; 1 on a software adapter). With 1, what is tried next depends on the "
+        "seed and on results; with more, on the order in which these come too.",
     ),
     click.option("--workers", type=Workers(), default="1", help="Adapters of one model here to use at once."),
     click.option(

@@ -197,8 +197,7 @@ def tuned(result: TuneResult) -> None:
         result.default_measurement,
         result.baseline_measurement,
     )
-    pace = f", {result.measured_a_second:,.1f} a second" if result.measured_a_second else ""
-    rows = [("tried", f"{result.measured} configs{pace}; {ENDED[result.ended]}")]
+    rows = [("tried", f"{result.measured} configs{_pace(result)}; {ENDED[result.ended]}")]
     if result.refused:
         rows.append(("refused", f"{sum(result.refused.values())} configs: {_counts(result.refused, most=4)}"))
     if result.failed:
@@ -276,6 +275,14 @@ def _result(
             faster = other.seconds / measurement.seconds
             rows.append((name, f"{seconds(other.seconds)}: the winner is {faster:.2f}× as fast"))
     _rows(rows)
+
+
+def _pace(result: TuneResult) -> str:
+    """How fast the search measured, and in how many lanes; nothing where all was resumed."""
+    if not result.measured_a_second:
+        return ""
+    at_once = "one at a time" if result.lanes == 1 else f"{result.lanes} in work at once"
+    return f", {result.measured_a_second:,.1f} a second, {at_once}"
 
 
 def _counts(reasons: dict[str, int], most: int | None = None) -> str:

@@ -6,7 +6,9 @@ onto the GPU at a time, so that no time is of two kernels at once. Compiling, mo
 and comparing them need no gate.
 """
 
+import os
 import queue
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -16,8 +18,16 @@ from msgspec import Struct
 
 from autotune.candidate import Bench
 from autotune.errors import WorkerError
-from autotune.model import Config, Rejection, Trial
+from autotune.model import Config, DeviceProfile, Rejection, Trial
 from autotune.runtime.process import WorkerRuntime
+
+MOST_JOBS = 4
+"""Lanes on one adapter where nobody says how many: each takes the GPU for a while to open, and memory."""
+_CORES_EACH = 2
+"""Of a lane: one for its worker, which compiles, and one for its thread here, which compares."""
+_ROOM = 2 << 30
+"""Bytes of data that the lanes of one adapter may hold together, where nobody says how many. Outputs lie on
+the device twice, so there it may be up to twice as much."""
 
 
 class Done(Struct, frozen=True):
@@ -27,6 +37,8 @@ class Done(Struct, frozen=True):
     config: Config
     trial: Trial | None
     error: BaseException | None = None
+    begun: bool = True
+    """Whether the lane got as far as the candidate: where it did not even open, another one may take it."""
 
 
 Results = queue.SimpleQueue[Done]
@@ -90,6 +102,10 @@ class Aside:
             config, best, results = item
             try:
                 self._bench = self._bench or self._opened()
+            except BaseException as error:
+                results.put(Done(self, config, None, error, begun=False))
+                return
+            try:
                 trial = evaluate(self._bench, config, best)
                 if _crashed(trial) and not self._stopping:
                     trial = evaluate(self._bench, config, best)  # a neighbour may have taken the driver down
@@ -99,17 +115,27 @@ class Aside:
             results.put(Done(self, config, trial))
 
 
-def lanes(bench: Bench, *, jobs: int = 1, workers: int = 1) -> list[Lane]:
-    """Lanes for a bench: `jobs` on each of `workers` adapters like its own.
+class Lanes(Struct, frozen=True):
+    """The lanes of a search, and how many adapters they are on."""
+
+    lanes: tuple[Lane, ...]
+    adapters: int
+
+
+def lanes_for(bench: Bench, *, jobs: int | None = None, workers: int = 1) -> Lanes:
+    """Lanes for a bench: `jobs` on each of `workers` adapters like its own; None for `automatic_jobs`.
 
     Raises NoAdapter where there are not so many such adapters.
     """
     runtime = bench.runtime
     if not isinstance(runtime, WorkerRuntime):
-        return [Here(bench)]
+        return Lanes((Here(bench),), 1)
     indices = runtime.alike(workers)
+    if jobs is None:
+        cores = usable_cores() // len(indices)
+        jobs = automatic_jobs(runtime.profile, data_bytes=bench.data_bytes, cores=cores)
     if jobs * len(indices) == 1:
-        return [Here(bench)]
+        return Lanes((Here(bench),), 1)
     gates = {index: threading.RLock() for index in indices}
     runtime.share(gates[runtime.index])
 
@@ -118,7 +144,25 @@ def lanes(bench: Bench, *, jobs: int = 1, workers: int = 1) -> list[Lane]:
 
     first: Lane = Aside(lambda: bench, keep=True)
     rest = [index for _ in range(jobs) for index in indices]  # adapters in turns
-    return [first, *(Aside(opener(index)) for index in rest[1:])]
+    return Lanes((first, *(Aside(opener(index)) for index in rest[1:])), len(indices))
+
+
+def automatic_jobs(profile: DeviceProfile, *, data_bytes: int, cores: int) -> int:
+    """How many candidates to have in work on one adapter: a few, as far as cores and memory go round.
+
+    A software adapter computes on the cores that would compile, so there it is one at a time. `cores` are
+    those for this adapter's lanes, `data_bytes` what the data buffers of the problem hold.
+    """
+    if profile.is_cpu:
+        return 1
+    return max(1, min(MOST_JOBS, cores // _CORES_EACH, _ROOM // max(data_bytes, 1)))
+
+
+def usable_cores() -> int:
+    """Cores that this process may run on."""
+    if sys.platform == "linux":
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def evaluate(bench: Bench, config: Config, best: float | None) -> Trial:

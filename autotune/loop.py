@@ -53,15 +53,16 @@ def trials(
     lanes are stopped at the end, however it comes.
     """
     idle, busy = list(lanes), 0
+    returned: list[Config] = []  # by lanes that did not open
     patience = 0.0
     results: Results = queue.SimpleQueue()
     ended = False
     try:
         while True:
-            while idle and may_go_on(busy) and (config := _next(family, search, axes)) is not None:
-                if log is not None:
-                    with suppress(CacheUnwritable):  # a disk that fills up costs the resume, not the search
-                        log.started(config)
+            while idle and may_go_on(busy):
+                config = returned.pop() if returned else _next(family, search, axes, log)
+                if config is None:
+                    break
                 lane = idle.pop(0)
                 lane.submit(config, best(), results)
                 busy += 1
@@ -80,6 +81,8 @@ def trials(
             if done.trial is None:
                 if not busy and not idle:
                     raise raised(done)
+                if not done.begun:
+                    returned.append(done.config)
                 continue
             idle.append(done.lane)
             if log is not None:
@@ -91,9 +94,16 @@ def trials(
             lane.stop(at_once=not ended)
 
 
-def _next(family: Family, search: Search, axes: Axes) -> Config | None:
+def _next(family: Family, search: Search, axes: Axes, log: TrialLog | None) -> Config | None:
+    """What the search wants to know next, noted as begun."""
     point = search.ask()
-    return None if point is None else space.config_at(family, axes, point)
+    if point is None:
+        return None
+    config = space.config_at(family, axes, point)
+    if log is not None:
+        with suppress(CacheUnwritable):  # a disk that fills up costs the resume, not the search
+            log.started(config)
+    return config
 
 
 def _arrived(family: Family, search: Search, axes: Axes) -> Iterator[Trial]:

@@ -27,8 +27,9 @@ class Options(Struct, frozen=True, kw_only=True):
     """One of `efforts.EFFORTS`: budgets where none are given, and when to stop early."""
     sampler: str = "default"
     """One of `search.SAMPLERS`."""
-    jobs: int = 1
-    """Candidates in work at once on each adapter."""
+    jobs: int | None = None
+    """Candidates in work at once on each adapter; None for `lanes.automatic_jobs`. With one, what is tried
+    next depends on the seed and on results; with more, on the order in which these come too."""
     workers: int = 1
     """Adapters of the same model on this machine to use; 0 for all of them."""
     only: Mapping[str, tuple[str, ...]] = {}
@@ -70,6 +71,8 @@ class TuneResult(Struct, frozen=True, kw_only=True):
     measured: int
     measured_a_second: float
     """Configs measured per second of the search, without those it resumed from; 0 where there were none."""
+    lanes: int
+    """Candidates that could be in work at once, on all adapters together."""
     refused: dict[str, int]
     """Configs of the space that cannot run here, by reason."""
     failed: dict[str, int]

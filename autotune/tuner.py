@@ -4,6 +4,7 @@ import re
 import statistics
 import time
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -12,7 +13,7 @@ from autotune.candidate import Bench
 from autotune.errors import AutotuneError, CacheUnwritable, StorageLost, TuningFailed, WorkerError
 from autotune.kernels import family_of
 from autotune.kernels.base import Family
-from autotune.lanes import lanes
+from autotune.lanes import Lane, lanes_for
 from autotune.loop import told, trials
 from autotune.model import Config, Measurement, Problem, Rejection, Trial
 from autotune.recording import Recorder
@@ -119,6 +120,7 @@ class _Tuning:
         self.ended: Ended = "trials"
         self.measured = 0
         self.measured_a_second = 0.0
+        self.lanes = 1
         self.best: tuple[Config, Measurement] | None = None
         self.started = self.saved = time.monotonic()
         self._report("prepare", None)
@@ -199,12 +201,8 @@ class _Tuning:
         self.started, resumed = time.monotonic(), self.measured
         self._report("search", self.space)
         try:
-            in_lanes = lanes(bench, jobs=self.options.jobs, workers=self.options.workers)
-            if self.options.workers != 1:
-                adapters = max(len(in_lanes) // self.options.jobs, 1)
-                self.notes.append(f"adapters searched on at once: {adapters}")
             going_on, best = self._may_go_on, self._best_seconds
-            for trial in trials(self.family, in_lanes, search, self.axes, log, going_on, best):
+            for trial in trials(self.family, self._lanes(bench), search, self.axes, log, going_on, best):
                 self._take(trial, search)
                 if search.outlook is not None:
                     self.outlooks.append(search.outlook)
@@ -227,6 +225,14 @@ class _Tuning:
                 f"stopped early: for {self.patience.asks} configs in a row, the most promising untried ones "
                 f"promised under {self.patience.promise:.1%} together; --effort thorough or --trials goes on"
             )
+
+    def _lanes(self, bench: Bench) -> Sequence[Lane]:
+        """The lanes to search in, of which the result tells how many they are."""
+        made = lanes_for(bench, jobs=self.options.jobs, workers=self.options.workers)
+        self.lanes = len(made.lanes)
+        if self.options.workers != 1:
+            self.notes.append(f"adapters searched on at once: {made.adapters}")
+        return made.lanes
 
     def _may_go_on(self, in_work: int) -> bool:
         if len(self.outcomes) + in_work >= len(self.space):
@@ -321,6 +327,7 @@ class _Tuning:
             baseline_measurement=baseline,
             measured=len(ranked),
             measured_a_second=self.measured_a_second,
+            lanes=self.lanes,
             refused=dict(self.space.refused),
             failed=dict(failed),
             ended=self.ended,

@@ -55,6 +55,7 @@ def test_tuning_says_what_was_found_and_the_second_time_opens_nothing(tuned):
     cache, said = tuned
     for word in ("llvmpipe", "software adapter", "config", "the winner is", "refused", "FLOP/s", str(cache)):
         assert word in said
+    assert "a second, one at a time; " in said
     again = autotune("gemm", "--size", "96", "--adapter", "llvmpipe", cache=cache)
     assert "answered from the cache, no device was opened" in again
     otherwise = autotune("gemm", "--size", "96", "--adapter", "LLVM", cache=cache)
@@ -130,6 +131,7 @@ def test_several_candidates_in_work_on_one_adapter_find_a_right_winner(tmp_path)
         cache=tmp_path / "cache",
     )
     assert "adapters searched on at once: 1" in said
+    assert "a second, 3 in work at once; " in said
     assert "the number of trials was reached" in said
     assert "unproven" not in said
     replayed = autotune(

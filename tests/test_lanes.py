@@ -4,15 +4,17 @@ import threading
 from collections import Counter
 
 import pytest
+from fake_family import device
 from test_tuner import ALL, AXES, DEFAULT, DEVICE, FASTEST, PROBLEM, FakeRuntime
 
-from autotune import loop, space
+from autotune import lanes, loop, space
 from autotune.candidate import Bench
 from autotune.errors import WorkerError
 from autotune.kernels.gemm import GEMM
-from autotune.lanes import Aside, Here, lanes
+from autotune.lanes import Aside, Here, automatic_jobs, lanes_for, usable_cores
 from autotune.model import Measurement
 from autotune.runtime.base import CandidateFailed
+from autotune.runtime.process import WorkerRuntime
 from autotune.search import Search
 
 
@@ -75,11 +77,19 @@ def test_what_is_in_work_counts_for_the_budget():
 
 
 def test_a_lane_that_ends_leaves_the_rest_to_the_others():
-    def dead():
+    def play(*_):
         raise WorkerError("the adapter is gone")
 
-    trials = list(run([Aside(dead), Aside(lambda: bench(Closable()))]))
-    assert len(trials) == ALL - 1  # the one it was given is lost
+    trials = list(run([Aside(lambda: bench(Closable(play=play))), Aside(lambda: bench(Closable()))]))
+    assert len(trials) == ALL - 1  # the one that may have ended it is lost
+
+
+def test_what_a_lane_was_to_begin_with_goes_to_another_where_it_does_not_open():
+    def dead():
+        raise WorkerError("no memory left on the device")
+
+    trials = list(run([Aside(dead), Aside(dead), Aside(lambda: bench(Closable()))]))
+    assert len(trials) == len({trial.config for trial in trials}) == ALL
 
 
 def test_the_last_lane_that_ends_ends_the_search():
@@ -145,6 +155,74 @@ def test_a_lane_that_is_kept_is_not_closed_at_the_end():
 
 
 def test_a_runtime_that_is_no_worker_has_one_lane_here():
-    (lane,) = lanes(bench(Closable()), jobs=4)
+    (lane,) = lanes_for(bench(Closable()), jobs=4).lanes
     assert isinstance(lane, Here)
     assert [trial.config for trial in run([lane])].count(DEFAULT) == 1
+
+
+# -- how many ----------------------------------------------------------------------------------------
+
+GPU, SOFTWARE = device(), device(adapter_type="cpu")
+MIB = 1 << 20
+
+
+def listed(*profiles) -> Bench:
+    """A bench on the first of these adapters, in a worker that never starts."""
+    runtime = object.__new__(WorkerRuntime)
+    runtime.listed, runtime.index, runtime.profile, runtime._worker = profiles, 0, profiles[0], None
+    made = bench(Closable())
+    made.runtime = runtime
+    return made
+
+
+def counted(given: Bench, **options) -> tuple[int, int]:
+    """How many lanes there are, and on how many adapters."""
+    made = lanes_for(given, **options)
+    for lane in made.lanes:
+        lane.stop(at_once=False)
+    return len(made.lanes), made.adapters
+
+
+@pytest.mark.parametrize(
+    ("cores", "jobs"), [(0, 1), (1, 1), (2, 1), (3, 1), (4, 2), (6, 3), (8, 4), (16, 4), (128, 4)]
+)
+def test_a_gpu_has_a_few_lanes_as_cores_allow(cores, jobs):
+    assert automatic_jobs(GPU, data_bytes=MIB, cores=cores) == jobs
+
+
+@pytest.mark.parametrize("cores", [1, 128])
+def test_a_software_adapter_has_one_lane_as_it_computes_on_the_cores(cores):
+    assert automatic_jobs(SOFTWARE, data_bytes=MIB, cores=cores) == 1
+
+
+@pytest.mark.parametrize(("mib", "jobs"), [(0, 4), (512, 4), (513, 3), (1024, 2), (1025, 1), (9000, 1)])
+def test_lanes_hold_only_so_much_data_together(mib, jobs):
+    assert automatic_jobs(GPU, data_bytes=mib * MIB, cores=128) == jobs
+
+
+def test_this_process_has_cores():
+    assert usable_cores() >= 1
+
+
+def test_where_nobody_says_adapters_share_the_cores(monkeypatch):
+    monkeypatch.setattr(lanes, "usable_cores", lambda: 12)
+    assert counted(listed(GPU)) == (4, 1)
+    assert counted(listed(GPU, GPU)) == (4, 1)
+    assert counted(listed(GPU, GPU), workers=0) == (6, 2)
+    assert counted(listed(*[GPU] * 8), workers=0) == (8, 8)
+    assert counted(listed(SOFTWARE)) == (1, 1)
+
+
+def test_where_nobody_says_the_data_of_the_problem_counts(monkeypatch):
+    monkeypatch.setattr(lanes, "usable_cores", lambda: 128)
+    given = listed(GPU)
+    monkeypatch.setattr(lanes, "_ROOM", 3 * given.data_bytes)
+    assert counted(given) == (3, 1)
+
+
+@pytest.mark.parametrize("profile", [GPU, SOFTWARE])
+@pytest.mark.parametrize("jobs", [1, 3, 9])
+def test_a_number_that_is_asked_for_is_taken(monkeypatch, profile, jobs):
+    monkeypatch.setattr(lanes, "usable_cores", lambda: 4)
+    assert counted(listed(profile), jobs=jobs) == (jobs, 1)
+    assert counted(listed(profile, profile), jobs=jobs, workers=2) == (2 * jobs, 2)

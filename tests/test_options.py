@@ -9,6 +9,7 @@ from test_tuner import ALL, AXES, DEFAULT, FASTEST, PROBLEM, FakeRuntime, naive,
 from autotune import cli, efforts, paths, recorded, space, tuner
 from autotune.cli_search import EFFORT_NAMES, SAMPLER_NAMES
 from autotune.errors import AutotuneError, InvalidConfig, NoAdapter, StorageLost
+from autotune.lanes import MOST_JOBS
 from autotune.model import MATRIX_FEATURE, SubgroupMatrix
 from autotune.results import Budget, Options
 from autotune.runtime.base import CandidateFailed
@@ -49,6 +50,11 @@ def test_help_says_how_long_the_efforts_search():
     for profile in efforts.EFFORTS.values():
         assert words(profile.gpu.seconds) in told
         assert words(profile.cpu.seconds) in told
+
+
+def test_help_says_how_many_candidates_are_in_work():
+    told = " ".join(CliRunner().invoke(cli.cli, ["gemm", "--help"]).output.split())
+    assert f"default: up to {MOST_JOBS} on a GPU" in told
 
 
 @pytest.mark.parametrize("sampler", SAMPLER_NAMES)

@@ -212,7 +212,7 @@ def test_the_time_limit_ends_the_search_with_what_it_has(root, monkeypatch):
 
     result = run(root, FakeRuntime(play=play), time_limit=5.0)
     assert (result.measured, result.ended, result.verified) == (5, "time", True)
-    assert result.measured_a_second == 1.0
+    assert (result.measured_a_second, result.lanes) == (1.0, 1)
     assert stored(root).complete
 
 
@@ -708,6 +708,7 @@ import sys
 sys.path.insert(0, sys.argv[1])
 from test_tuner import AXES, PROBLEM
 from autotune import space, trial_log
+from autotune.results import Options
 from autotune.tuner import tune
 
 started = trial_log.TrialLog.started
@@ -718,7 +719,7 @@ def announce(log, config):
 
 trial_log.TrialLog.started = announce
 space.load_axes = lambda family: AXES
-result = tune(PROBLEM, trials=8, cache_dir=sys.argv[2],
+result = tune(PROBLEM, trials=8, cache_dir=sys.argv[2], options=Options(jobs=1),
               observe=lambda at: print("measured", at.phase, at.measured, at.best and at.best[0], flush=True))
 print("result", result.measured, result.ended, result.verified, flush=True)
 print("modules", sorted({"wgpu", "wgpudawn"} & set(sys.modules)), flush=True)
@@ -787,7 +788,10 @@ def test_after_kill_9_of_the_worker_the_search_goes_on(root, worker):
         if (progress.phase, progress.measured, worker.restarts) == ("search", 2, 0) and worker.worker_pid:
             os.kill(worker.worker_pid, signal.SIGKILL)
 
-    result = tune(PROBLEM, trials=5, time_limit=600.0, cache_dir=root, runtime=worker, observe=kill_once)
+    result = tune(
+        PROBLEM, trials=5, time_limit=600.0, cache_dir=root, runtime=worker, observe=kill_once,
+        options=Options(jobs=1),
+    )  # fmt: skip
     assert worker.restarts == 1
     assert (result.measured, result.ended, result.verified) == (5, "trials", True)
     assert list(result.failed.values()) == [1]
@@ -800,7 +804,10 @@ def test_after_kill_9_of_the_worker_in_the_last_phases_there_is_still_a_result(r
         if (progress.phase, worker.restarts) == (phase, 0):
             os.kill(worker.worker_pid, signal.SIGKILL)
 
-    result = tune(PROBLEM, trials=3, time_limit=600.0, cache_dir=root, runtime=worker, observe=kill_once)
+    result = tune(
+        PROBLEM, trials=3, time_limit=600.0, cache_dir=root, runtime=worker, observe=kill_once,
+        options=Options(jobs=1),
+    )  # fmt: skip
     assert worker.restarts == 1
     assert (result.measured, result.verified) == (3, True)
 
