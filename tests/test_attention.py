@@ -13,7 +13,14 @@ from msgspec import structs
 
 from autotune import limits
 from autotune.expression import evaluate
-from autotune.kernels.attention import ATTENTION, AttentionProblem, Flash, FlashDecode, Naive
+from autotune.kernels.attention import (
+    ATTENTION,
+    AttentionProblem,
+    Flash,
+    FlashDecode,
+    FlashDecodeSubgroup,
+    Naive,
+)
 from autotune.limits import split_grid
 
 
@@ -42,8 +49,13 @@ def flash(**changes):
 
 
 def decode(**changes):
-    config = FlashDecode(
-        rows=2, lanes_d=2, slots=16, unroll=1, steps=1, ahead="no", subgroup_size=0, vector=4
+    config = FlashDecode(rows=2, lanes_d=2, slots=16, unroll=1, steps=1, ahead="no", vector=4)
+    return structs.replace(config, **changes)
+
+
+def in_subgroups(**changes):
+    config = FlashDecodeSubgroup(
+        rows=2, lanes_d=2, unroll=2, subgroups=8, steps=1, ahead="no", subgroup_size=4, vector=4
     )
     return structs.replace(config, **changes)
 
@@ -77,11 +89,12 @@ CONFIGS = {
     "decode-unrolled": decode(unroll=2, rows=1, slots=8, lanes_d=4),
 }
 EXCHANGES = {
-    "lanes that fill a subgroup": decode(lanes_d=4, slots=8, unroll=2, subgroup_size=4),
-    "more keys than lanes": decode(lanes_d=2, slots=16, unroll=8, rows=1, steps=2, subgroup_size=4),
-    "part of a subgroup": decode(lanes_d=2, slots=16, steps=2, rows=4, ahead="tile", subgroup_size=4),
+    "lanes that fill a subgroup": in_subgroups(lanes_d=4, rows=4, steps=2, ahead="tile"),
+    "more scores than lanes": in_subgroups(rows=1, unroll=8, ahead="values"),
+    "fewer scores than lanes": in_subgroups(lanes_d=4, rows=1, unroll=1, subgroups=4, steps=2, ahead="tile"),
+    "a score a lane": in_subgroups(unroll=1, subgroups=1),
 }
-"""Products added up within subgroups, for the smallest ones that there are."""
+"""Products that stay in subgroups, for the smallest ones that there are."""
 SCALAR = ("flash", "flash-pieces", "flash-straight", "decode")
 
 
@@ -112,17 +125,23 @@ def test_masks_layouts_and_lengths_are_right(runtime, name):
     assert wrong == dict.fromkeys(wrong)
 
 
+def exchange(runtime, name):
+    return structs.replace(EXCHANGES[name], subgroup_size=runtime.profile.subgroup_size)
+
+
 @pytest.mark.parametrize("name", EXCHANGES)
-def test_products_added_up_within_subgroups_are_right(runtime, name):
-    size = runtime.profile.subgroup_size
-    config = structs.replace(EXCHANGES[name], subgroup_size=size)
-    kinds = ("causal", "bias of heads", "lengths", "groups", "shared cache", "columns")
+def test_products_that_stay_in_subgroups_are_right(runtime, name):
+    size, config = runtime.profile.subgroup_size, exchange(runtime, name)
+    kinds = ("causal", "bias of heads", "lengths", "groups", "shared cache", "columns", "window", "alibi")
     for kind in kinds[list(EXCHANGES).index(name) :: 3] if slow(runtime) else kinds:
         assert run(runtime, problem(**FEATURES[kind]), config) is None, kind
     long = problem(seq=1, kv_seq=300, head_dim=64)
-    whole = structs.replace(config, lanes_d=size, slots=64 // size)
+    whole = structs.replace(config, lanes_d=size)
     assert run(runtime, long, whole) is None
-    other = structs.replace(config, subgroup_size=64 if size != 64 else 32)
+    for odd in ({"head_dim": 40, "v_head_dim": 24}, {"head_dim": 12, "v_head_dim": 72}):
+        assert run(runtime, problem(seq=1, kv_seq=77, **odd), config, specialize=True) is None, odd
+    assert run(runtime, problem(**next(iter(ODD.values()))), scalar(config)) is None
+    other = structs.replace(config, subgroup_size=64 if size != 64 else 32, subgroups=1)
     reasons = list(limits.refusals(ATTENTION.resources(long, other), runtime.profile))
     assert reasons == [
         f"written for subgroups of another size: {other.subgroup_size} lanes, the adapter has {size}"
@@ -160,14 +179,16 @@ def test_the_default_is_right(runtime, changes):
 @pytest.mark.parametrize("seq", [16, 4, 1])
 def test_new_tokens_behind_a_filled_cache_see_all_that_came_before(runtime, seq):
     asked = problem(batch=3, seq=seq, kv_seq=50, capacity=64, causal=True, lengths=True, layout="bhsd")
-    configs = [CONFIGS["naive"], CONFIGS["flash"], CONFIGS["decode"]][: 1 + (not slow(runtime)) * 2]
+    configs = [CONFIGS["naive"], exchange(runtime, "more scores than lanes")]
+    configs += [] if slow(runtime) else [CONFIGS["flash"], CONFIGS["decode"]]
     assert [run(runtime, asked, config) for config in configs] == [None] * len(configs)
 
 
-@pytest.mark.parametrize("name", ["naive", "flash", "decode", "decode-ahead"])
+@pytest.mark.parametrize("name", ["naive", "flash", "decode", "decode-ahead", *EXCHANGES])
 def test_queries_that_see_nothing_give_exactly_0_and_no_nan(runtime, name):
     asked = problem(**UNSEEN)
-    data, o, lse = assert_unseen_queries_are_0(runtime, asked, CONFIGS[name])
+    config = exchange(runtime, name) if name in EXCHANGES else CONFIGS[name]
+    data, o, lse = assert_unseen_queries_are_0(runtime, asked, config)
     assert np.allclose(o[0, 5], data["v"].reshape(2, 40, 2, 8)[0, 39], atol=1e-5)
     expected = ATTENTION.reference(asked, data)
     assert np.abs(lse[0, :, 5] - expected["lse"][0, :, 5]).max() < 1e-4
@@ -248,6 +269,13 @@ MUTANTS = {
     "the next step's keys are this one's": ("decode-ahead", r"kv0 \+ TILE_KV \+ slot", "kv0 + slot"),
     "slots are not weighted": ("decode", r"total \+= slot_sums(.*) \* weight;", r"total += slot_sums\1;"),
     "a key is forgotten": ("flash", r"key >= keys\)", "key + 1u >= keys)"),
+    "lanes keep their sums": ("more scores than lanes", r"o_(\d+_\d) \+= subgroupShuffleXor.*", ""),
+    "rows take only their own lanes' maximum": ("a score a lane", r"most = max\(most, subgroup.*", ""),
+    "another row's exponentials": (
+        "lanes that fill a subgroup",
+        r"(p_of_1 = .*), group_lane \+ \d+u",
+        r"\1, group_lane",
+    ),
 }
 
 
@@ -257,7 +285,8 @@ def test_a_wrong_online_softmax_does_not_pass(runtime, name):
         pytest.skip("what one adapter finds is enough")
     config, pattern, put = MUTANTS[name]
     asked = problem(seq=17, kv_seq=90)
-    plan = ATTENTION.plan(asked, CONFIGS[config], specialize=False)
+    chosen = exchange(runtime, config) if config in EXCHANGES else CONFIGS[config]
+    plan = ATTENTION.plan(asked, chosen, specialize=False)
     texts = [re.sub(pattern, put, step.wgsl) for step in plan.passes]
     assert texts != [step.wgsl for step in plan.passes]
     passes = tuple(structs.replace(step, wgsl=text) for step, text in zip(plan.passes, texts, strict=True))

@@ -2,10 +2,6 @@
 enable f16;
 
 //# endif
-//# if subgroup_size
-enable subgroups;
-
-//# endif
 // Attention of few queries: nothing but reading K and V once, as fast as memory goes. The keys of a KV head are
 // split over workgroups, so that even one query fills a GPU; each workgroup leaves, for each of its rows, O not
 // yet divided, the largest score m and the sum l, which flash_merge.wgsl puts together. (Flash-Decoding: Dao,
@@ -23,8 +19,6 @@ enable subgroups;
 //   steps      how often: a workgroup takes slots · unroll · steps keys in all
 //   ahead      what is loaded before it is asked for: no; values: V, before the scores are known; tile: also the K and
 //              V of the next step, as soon as their registers are free
-//   subgroup_size   lanes of a subgroup, which the device must have, e.g. 32: those that share a product add it up
-//              by exchange, without workgroup memory and one barrier a step less; 0 for any device
 //   vector     elements a memory access moves: 4 or 1
 //# set invocations = lanes_d * slots
 //# set tile_kv = slots * unroll
@@ -33,7 +27,6 @@ enable subgroups;
 //# set quads_v = (v_head_dim + 3) // 4
 //# set value_slots = invocations // quads_v
 //# set loads_v = (tile_kv + value_slots - 1) // value_slots
-//# set exchanges = [1, 2, 4, 8, 16] | select("lt", lanes_d) | list
 {{ "" }}
 {% include "lib/sizes.wgsl" %}
 
@@ -65,16 +58,12 @@ const QUADS_V = {{ quads_v }}u;
 const VALUE_SLOTS = INVOCATIONS / QUADS_V;
 
 var<workgroup> queries: array<array<vec4<f32>, QUADS_D>, ROWS>;
-//# if subgroup_size
-var<workgroup> scores: array<array<array<f32, TILE_KV>, ROWS>, 2>;  // of this step, and of the one before
-//# else
 var<workgroup> parts: array<array<array<f32, LANES_D + 1u>, TILE_KV>, ROWS>;  // of products, one a lane
 var<workgroup> scores: array<array<f32, TILE_KV>, ROWS>;
-//# endif
 var<workgroup> slot_sums: array<vec4<f32>, INVOCATIONS>;
 var<workgroup> slot_peaks: array<vec2<f32>, VALUE_SLOTS>;
 
-{#- Memory -> registers, as stored: what an invocation has of K and of V in the step that begins at kv0. -#}
+{# Memory -> registers, as stored: what an invocation has of K and of V in the step that begins at kv0. -#}
 {% macro fetch_k(kv0, to) %}
 //# for d in range(loads_d)
 //# for u in range(unroll)
@@ -87,35 +76,7 @@ var<workgroup> slot_peaks: array<vec2<f32>, VALUE_SLOTS>;
         {{ to }}stored_v_{{ n }} = load_v(v_begin + min({{ kv0 }} + value_slot + {{ n }}u * VALUE_SLOTS, last_read) * sizes.v_row, column);
 //# endfor
 {% endmacro %}
-{% macro product(r, u) %}
-{% set sum %}{% for d in range(loads_d) %}dot(q_{{ d }}, k_{{ u }}_{{ d }}){{ " + " if not loop.last }}{% endfor %}{% endset %}
-//# if subgroup_size
-            var product_{{ u }} = {{ sum }};
-//# for mask in exchanges
-            product_{{ u }} += subgroupShuffleXor(product_{{ u }}, {{ mask }}u);
-//# endfor
-//# else
-            parts[{{ r }}u][slot + {{ u }}u * SLOTS][lane] = {{ sum }};
-//# endif
-{% endmacro %}
-{#- All lanes of a key have its product; the scores of a lane's keys are shared out among them. -#}
-{% macro finish_products(r) %}
-            let row = min(row0 + {{ r }}u, last_row);
-            let place = place_of(batch, kv_head * sizes.group + row % sizes.group);
-//# for first in range(0, unroll, lanes_d)
-//# set count = [lanes_d, unroll - first] | min
-            {
-                var mine = product_{{ first }};
-//# for u in range(1, count)
-                mine = select(mine, product_{{ first + u }}, lane == {{ u }}u);
-//# endfor
-                let key = slot + (lane + {{ first }}u) * SLOTS;
-                if (lane < {{ count }}u) { scores[now][{{ r }}u][key] = finish(mine, place, row / sizes.group, kv0 + key); }
-            }
-//# endfor
-{% endmacro %}
-{#- The score of a key, by its place in the tile. -#}
-{% macro score(r, key) %}scores{{ "[now]" if subgroup_size }}[{{ r }}u][{{ key }}]{% endmacro %}
+{% macro product(u) %}{% for d in range(loads_d) %}dot(q_{{ d }}, k_{{ u }}_{{ d }}){{ " + " if not loop.last }}{% endfor %}{% endmacro %}
 @compute @workgroup_size(INVOCATIONS)
 fn main(
     @builtin(workgroup_id) workgroup: vec3<u32>,
@@ -162,9 +123,6 @@ fn main(
 //# endif
     workgroupBarrier();
 
-//# if subgroup_size
-    var now = 0u;
-//# endif
     for (var kv0 = kv_begin; kv0 < kv_end; kv0 += TILE_KV) {
         // Products: each lane its vec4s of a few keys, all loads before their use.
 {{ fetch_k("kv0", "let ") if ahead != "tile" }}
@@ -180,17 +138,13 @@ fn main(
             let q_{{ d }} = queries[{{ r }}u][lane + {{ d }}u * LANES_D];
 //# endfor
 //# for u in range(unroll)
-{{ product(r, u) }}
+            parts[{{ r }}u][slot + {{ u }}u * SLOTS][lane] = {{ product(u) }};
 //# endfor
-//# if subgroup_size
-{{ finish_products(r) }}
-//# endif
         }
 //# endfor
 {{ fetch_k("kv0 + TILE_KV", "") if ahead == "tile" }}
         workgroupBarrier();
 
-//# if not subgroup_size
         // Scores: one invocation a row and key.
         for (var i = invocation; i < ROWS * TILE_KV; i += INVOCATIONS) {
             let r = i / TILE_KV;
@@ -205,7 +159,6 @@ fn main(
         }
         workgroupBarrier();
 
-//# endif
         // P·V: each slot has a softmax of its own over its keys.
 {{ fetch_v("kv0", "let ") if ahead == "no" }}
 //# for n in range(loads_v)
@@ -219,9 +172,9 @@ fn main(
 //# set key = "value_slot + %du * VALUE_SLOTS" % n
 //# if (n + 1) * value_slots > tile_kv
                 var s_{{ n }} = MASKED;
-                if ({{ key }} < TILE_KV) { s_{{ n }} = {{ score(r, key) }}; }
+                if ({{ key }} < TILE_KV) { s_{{ n }} = scores[{{ r }}u][{{ key }}]; }
 //# else
-                let s_{{ n }} = {{ score(r, key) }};
+                let s_{{ n }} = scores[{{ r }}u][{{ key }}];
 //# endif
                 most = max(most, s_{{ n }});
 //# endfor
@@ -238,9 +191,6 @@ fn main(
 //# endfor
         }
 {{ fetch_v("kv0 + TILE_KV", "") if ahead == "tile" }}
-//# if subgroup_size
-        now = 1u - now;
-//# endif
     }
 
     // The slots of a row put together, one row after the other.

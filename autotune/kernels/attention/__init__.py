@@ -4,6 +4,7 @@ from autotune.kernels.attention.configs import (
     AttentionConfig,
     Flash,
     FlashDecode,
+    FlashDecodeSubgroup,
     FlashSubgroupMatrix,
     Naive,
 )
@@ -16,6 +17,7 @@ __all__ = [
     "AttentionProblem",
     "Flash",
     "FlashDecode",
+    "FlashDecodeSubgroup",
     "FlashSubgroupMatrix",
     "Naive",
 ]

@@ -70,7 +70,6 @@ class FlashDecode(Config, frozen=True, kw_only=True, tag="flash_decode"):
     unroll: Literal[1, 2, 4, 8]
     steps: Annotated[int, Meta(ge=1, le=256)]
     ahead: Literal["no", "values", "tile"]
-    subgroup_size: Literal[0, 4, 8, 16, 32, 64]
     vector: Literal[1, 4]
 
     @property
@@ -87,6 +86,29 @@ class FlashDecode(Config, frozen=True, kw_only=True, tag="flash_decode"):
     def split(self) -> int:
         """Keys that a workgroup takes in all."""
         return self.tile_kv * self.steps
+
+
+class FlashDecodeSubgroup(Config, frozen=True, kw_only=True, tag="flash_decode_subgroup"):
+    """The same, for subgroups of a known size: products, scores and the softmax stay in their registers."""
+
+    rows: Literal[1, 2, 4, 8, 16]
+    lanes_d: Literal[2, 4, 8, 16, 32, 64]
+    unroll: Literal[1, 2, 4, 8, 16]
+    subgroups: Annotated[int, Meta(ge=1, le=64)]
+    steps: Annotated[int, Meta(ge=1, le=256)]
+    ahead: Literal["no", "values", "tile"]
+    subgroup_size: Literal[4, 8, 16, 32, 64]
+    vector: Literal[1, 4]
+
+    @property
+    def invocations(self) -> int:
+        """Invocations in a workgroup."""
+        return self.subgroups * self.subgroup_size
+
+    @property
+    def split(self) -> int:
+        """Keys that a workgroup takes in all."""
+        return self.invocations // self.lanes_d * self.unroll * self.steps
 
 
 class FlashSubgroupMatrix(Config, frozen=True, kw_only=True, tag="flash_subgroup_matrix"):
@@ -125,4 +147,6 @@ class FlashSubgroupMatrix(Config, frozen=True, kw_only=True, tag="flash_subgroup
         return self.tile_kv if "storage" in (self.k_from, self.v_from) else 1
 
 
-AttentionConfig = Naive | Flash | FlashDecode | FlashSubgroupMatrix
+Decode = FlashDecode | FlashDecodeSubgroup
+"""Variants that split the keys and merge the results."""
+AttentionConfig = Naive | Flash | Decode | FlashSubgroupMatrix

@@ -63,7 +63,6 @@ def _decode(p: AttentionProblem, limits: Mapping[str, int], vector: Literal[1, 4
         "lanes_d": lanes,
         "slots": slots,
         "ahead": "values",
-        "subgroup_size": 0,
         "vector": vector,
     }
     memory = limits["maxComputeWorkgroupStorageSize"]
@@ -79,7 +78,7 @@ def _decode(p: AttentionProblem, limits: Mapping[str, int], vector: Literal[1, 4
     steps = _power_of_two_to(min(tiles * others // WANTED, p.kv_seq // (slots * unroll), 64))
     config = FlashDecode(rows=rows, unroll=unroll, steps=steps, **shape)
     room = min(limits["maxStorageBufferBindingSize"], limits["maxBufferSize"])
-    return config if result_bytes(p, config.parameters()) <= room else None
+    return config if result_bytes(p, config.split) <= room else None
 
 
 def _fits(p: AttentionProblem, config: FlashDecode, memory: int) -> bool:

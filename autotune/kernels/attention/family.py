@@ -11,8 +11,10 @@ from autotune.kernels import matrices
 from autotune.kernels.attention import decode
 from autotune.kernels.attention.configs import (
     AttentionConfig,
+    Decode,
     Flash,
     FlashDecode,
+    FlashDecodeSubgroup,
     FlashSubgroupMatrix,
     Naive,
 )
@@ -61,6 +63,7 @@ class Attention(Family):
         "naive": Naive,
         "flash": Flash,
         "flash_decode": FlashDecode,
+        "flash_decode_subgroup": FlashDecodeSubgroup,
         "flash_subgroup_matrix": FlashSubgroupMatrix,
     }
     samples = {  # noqa: RUF012
@@ -89,11 +92,13 @@ class Attention(Family):
         "naive": NAIVE_RULES,
         "flash": FLASH_RULES,
         "flash_decode": decode.DECODE_RULES,
+        "flash_decode_subgroup": decode.SUBGROUP_RULES,
         "flash_subgroup_matrix": MATRIX_RULES,
     }
     weightless = {  # noqa: RUF012
         "flash": ("vector", "unroll", "prefetch"),
         "flash_decode": ("vector", "ahead"),
+        "flash_decode_subgroup": ("vector", "ahead"),
         "flash_subgroup_matrix": ("vector", "unroll", "ahead", "slack"),
     }
     options = (
@@ -155,7 +160,7 @@ class Attention(Family):
     def device_rules(
         self, variant: str, problem: AttentionProblem, profile: DeviceProfile
     ) -> tuple[Rule, ...]:
-        if variant == "flash_decode":
+        if variant == "flash_decode_subgroup":
             return (matrices.subgroup_rule(profile),)
         if variant != "flash_subgroup_matrix":
             return ()
@@ -198,11 +203,11 @@ class Attention(Family):
                 queries, keys = 7, 65
             case Flash() | FlashSubgroupMatrix():
                 queries, keys = config.tile_q, config.tile_kv
-            case FlashDecode():
+            case FlashDecode() | FlashDecodeSubgroup():
                 queries, keys = max(config.rows // problem.group, 1), config.split
         square = problem.packed
         whole = config.whole_keys if isinstance(config, FlashSubgroupMatrix) else 1
-        most = decode.MAX_ROWS // problem.group if isinstance(config, FlashDecode) else MAX_SIZE
+        most = decode.MAX_ROWS // problem.group if isinstance(config, Decode) else MAX_SIZE
         found: list[Problem] = []
         for seq, kv_seq in (
             (queries + 1, 2 * keys + 3),

@@ -8,12 +8,14 @@ from msgspec import Struct
 from autotune.expression import ceil_div, evaluate
 from autotune.kernels.attention.configs import (
     AttentionConfig,
+    Decode,
     Flash,
     FlashDecode,
+    FlashDecodeSubgroup,
     FlashSubgroupMatrix,
     Naive,
 )
-from autotune.kernels.attention.decode import decode_bytes, whole
+from autotune.kernels.attention.decode import decode_bytes, subgroup_bytes, whole
 from autotune.kernels.attention.matrix import matrix_bytes, matrix_context, units_of
 from autotune.kernels.attention.problem import MASK_BYTES_A_WORD, AttentionProblem
 from autotune.kernels.attention.strides import mask_strides, strides
@@ -24,6 +26,8 @@ from autotune.model import DTYPE_BYTES, Buffer, Expr, Pass, Plan, Role, Subgroup
 MERGE_THREADS = 8
 """Invocations that share the splits of the keys in the merging pass, for every four columns."""
 MERGE_INVOCATIONS = 256
+DECODE_SCRATCH = ("sums", "peaks")
+"""Buffers that the first pass of decoding leaves to the second."""
 FIXED = ("head_dim", "v_head_dim")
 """Sizes that a text has as constants even where the others come at run time."""
 
@@ -225,7 +229,7 @@ def _buffers(p: AttentionProblem, config: AttentionConfig | None) -> list[Buffer
     match config:
         case Naive():
             add("scores", "scratch", "f32", ("batch", "heads", "seq", "kv_seq"), 9)
-        case FlashDecode():
+        case FlashDecode() | FlashDecodeSubgroup():
             splits: tuple[Expr, ...] = ({"ceilDiv": ["kv_seq", config.split]}, "batch", "heads", "seq")
             add("sums", "scratch", "f32", (*splits, {"ceilDiv": ["v_head_dim", 4]}, 4), 9)
             add("peaks", "scratch", "f32", (*splits, 2), 10)
@@ -239,7 +243,9 @@ def _steps(p: AttentionProblem, config: AttentionConfig) -> list[_Step]:
         case Flash():
             return [_flash_step(p, config)]
         case FlashDecode():
-            return _decode_steps(p, config)
+            return [_decode_step(p, config), _merge_step(p, config)]
+        case FlashDecodeSubgroup():
+            return [_subgroup_step(p, config), _merge_step(p, config)]
         case FlashSubgroupMatrix():
             return [_matrix_step(p, config)]
 
@@ -338,17 +344,36 @@ def _matrix_step(p: AttentionProblem, c: FlashSubgroupMatrix) -> _Step:
     )
 
 
-def _decode_steps(p: AttentionProblem, c: FlashDecode) -> list[_Step]:
-    quads = ceil_div(p.v_head_dim, 4)
-    threads = max(min(MERGE_THREADS, MERGE_INVOCATIONS // quads), 1)
-    scratch = ("sums", "peaks")
-    first = _step(
+def _decode_step(p: AttentionProblem, c: FlashDecode) -> _Step:
+    return _split_step(
         p,
-        "flash_decode",
-        _uses(p, "scores", "values"),
-        scratch,
-        workgroup_size=(c.invocations, 1, 1),
+        c,
         workgroup_bytes=decode_bytes(p, c),
+        context={"guard_d": p.head_dim % (4 * c.lanes_d) != 0, "guard_v": p.v_head_dim % 4 != 0},
+    )
+
+
+def _subgroup_step(p: AttentionProblem, c: FlashDecodeSubgroup) -> _Step:
+    return _split_step(
+        p,
+        c,
+        workgroup_bytes=subgroup_bytes(p, c),
+        context={
+            "guard_d": p.head_dim % (4 * c.lanes_d) != 0,
+            "guard_v": p.v_head_dim % (4 * c.lanes_d) != 0,
+        },
+        subgroup_size=c.subgroup_size,
+    )
+
+
+def _split_step(p: AttentionProblem, c: Decode, **fields: Any) -> _Step:
+    """The first pass of decoding: a workgroup for each split of the keys and block of rows."""
+    return _step(
+        p,
+        c.variant,
+        _uses(p, "scores", "values"),
+        DECODE_SCRATCH,
+        workgroup_size=(c.invocations, 1, 1),
         workgroups={
             "mul": [
                 "batch",
@@ -357,30 +382,32 @@ def _decode_steps(p: AttentionProblem, c: FlashDecode) -> list[_Step]:
                 {"ceilDiv": ["kv_seq", c.split]},
             ]
         },
-        context={
-            "guard_d": p.head_dim % (4 * c.lanes_d) != 0,
-            "guard_v": p.v_head_dim % 4 != 0,
-        },
-        subgroup_size=c.subgroup_size,
+        **fields,
     )
-    merge = _step(
+
+
+def _merge_step(p: AttentionProblem, c: Decode) -> _Step:
+    """The second pass: no more invocations for a row than there are splits here."""
+    quads = ceil_div(p.v_head_dim, 4)
+    most = max(min(MERGE_THREADS, MERGE_INVOCATIONS // quads), 1)
+    threads = next(n for n in (1, 2, 4, 8) if n * 2 > most or n >= ceil_div(p.kv_seq, c.split))
+    return _step(
         p,
         "flash_merge",
         _uses(p, "sums", "out"),
-        scratch,
+        DECODE_SCRATCH,
         workgroup_size=(quads, threads, 1),
         workgroup_bytes=quads * threads * 16 + whole(threads * 8),
         workgroups={"mul": ["batch", "heads", "seq"]},
         context={"guard_d": False, "guard_v": False, "split": c.split, "merge_threads": threads},
     )
-    return [first, merge]
 
 
 def _features(problem: AttentionProblem, config: AttentionConfig) -> tuple[str, ...]:
     f16 = ("shader-f16",) if problem.dtype == "f16" else ()
     if isinstance(config, FlashSubgroupMatrix):
         return (*f16, *FEATURES)
-    return (*f16, "subgroups") if isinstance(config, FlashDecode) and config.subgroup_size else f16
+    return (*f16, "subgroups") if isinstance(config, FlashDecodeSubgroup) else f16
 
 
 def _multiples(problem: AttentionProblem, config: AttentionConfig) -> dict[str, int]:
