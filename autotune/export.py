@@ -16,7 +16,7 @@ from autotune.levels import Answer, default_answer
 from autotune.limits import BASE_LIMITS, base_profile, needs
 from autotune.model import MATRIX_FEATURE, Plan, Problem
 
-MANIFEST_SCHEMA = 2
+MANIFEST_SCHEMA = 3
 MANIFEST = "manifest.json"
 TWIN_MANIFEST = "manifest-portable.json"
 """Of the kernel that runs where the other one's experimental feature is missing."""

@@ -25,4 +25,6 @@ def evaluate(expression: Expr, sizes: Mapping[str, int]) -> int:
         return ceil_div(values[0], values[1])
     if operation == "mul":
         return prod(values)
+    if operation == "add":
+        return sum(values)
     raise ValueError(f"unknown operation {operation!r} with {len(values)} operands")

@@ -96,7 +96,8 @@ class DeviceProfile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 Expr = int | str | dict[str, list[Any]]
 """A size as data, so that a JavaScript host can compute it: a number, the name of a size,
-`{"ceilDiv": [a, b]}` or `{"mul": [a, b, ...]}`, whose operands are expressions themselves."""
+`{"ceilDiv": [a, b]}`, `{"mul": [a, b, ...]}` or `{"add": [a, b, ...]}`, whose operands are expressions
+themselves."""
 
 
 class Buffer(Struct, frozen=True, kw_only=True):

@@ -25,7 +25,9 @@ def value(expression, sizes):
         return sizes[expression]
     ((operation, operands),) = expression.items()
     values = [value(operand, sizes) for operand in operands]
-    return -(-values[0] // values[1]) if operation == "ceilDiv" else math.prod(values)
+    if operation == "ceilDiv":
+        return -(-values[0] // values[1])
+    return {"add": sum, "mul": math.prod}[operation](values)
 
 
 def main():

@@ -100,6 +100,36 @@ def test_only_what_does_not_lie_as_packed_operands_do_is_packed():
     assert packing.packs(GemmProblem(m=63, n=63, k=63), blocked()) == ()
 
 
+@pytest.mark.parametrize(
+    ("how", "operands", "workgroups"),
+    [
+        ({}, "ab", 3 * (2 + 1)),
+        ({"batch": 3}, "ab", 3 * (2 + 1) * 3),
+        ({"batch": 3, "broadcast_a": True}, "ab", 3 * (2 + 1 * 3)),
+        ({"batch": 3, "broadcast_b": True}, "ab", 3 * (2 * 3 + 1)),
+        ({"n": 36}, "a", 3 * 2),
+        ({"transpose_a": True, "m": 68}, "b", 3 * 1),
+    ],
+    ids=repr,
+)
+def test_one_pass_packs_whatever_there_is_to_pack(runtime, how, operands, workgroups):
+    problem = GemmProblem(**{"m": 67, "n": 35, "k": 70} | how)
+    packing_pass, _ = GEMM.plan(problem, CONFIGS["double"], specialize=True).passes
+    assert packing_pass.buffers == tuple(name for x in operands for name in (x, f"packed_{x}"))
+    before, _ = GEMM.resources(problem, CONFIGS["double"])
+    assert before.workgroups == workgroups
+    assert run(runtime, problem, CONFIGS["double"], integers=True) is None
+
+
+def test_operands_that_are_turned_around_share_workgroup_memory():
+    def turned(**how):
+        before, _ = GEMM.resources(GemmProblem(m=33, n=35, k=37, **how), CONFIGS["double"])
+        return before.workgroup_bytes
+
+    assert turned(transpose_a=True) == 0
+    assert turned() == turned(transpose_b=True) == turned(transpose_a=True, transpose_b=True) == 8704
+
+
 def test_packing_is_searched_where_rows_are_no_whole_vec4s():
     base = limits.base_profile()
     assert len(space.legal(GEMM, GemmProblem(m=63, n=65, k=67), base, AXES)) > 0
@@ -166,14 +196,14 @@ def test_a_pass_declares_as_read_what_the_plan_says_it_only_reads():
     problem = GemmProblem(m=33, n=35, k=37, dtype="f16")
     for config, read in ((CONFIGS["double"], False), (MATRIX, True)):
         plan = GEMM.plan(problem, config, specialize=False)
-        *packing_passes, main = plan.passes
+        packing_pass, main = plan.passes
         assert main.only_read == (("packed_a", "packed_b") if read else ())
-        assert [step.only_read for step in packing_passes] == [(), ()]
+        assert packing_pass.only_read == ()
         for binding in (7, 8):
             mode = "read" if read else "read_write"
             assert f"@binding({binding}) var<storage, {mode}>" in main.wgsl
-        for step, name in zip(packing_passes, "ab", strict=True):
-            assert f"var<storage, read_write> packed_{name}:" in step.wgsl
+        for name in "ab":
+            assert f"var<storage, read_write> packed_{name}:" in packing_pass.wgsl
 
 
 @pytest.mark.parametrize("x", ["a", "b"])

@@ -2,25 +2,23 @@
 enable f16;
 
 //# endif
-// Packs {{ x | upper }} for the pass that multiplies: a copy with rows across K, a multiple of {{ step }} elements long, whatever
-// rows were before.{{ " An invocation turns a block of 4×4 elements around in registers, and a workgroup its" if along == "k" }}
-//# if along == "k"
+// Packs {{ packs | map("upper") | join(" and ") }} for the pass that multiplies: {{ "copies" if operands | length == 2 else "a copy" }} with rows across K, a multiple of {{ pack_step }} elements long, whatever
+// rows were before.{{ " The first workgroups pack A, the others B: a pass for each would be mostly latency." if operands | length == 2 }}
+//# if turns
+// Where rows lay along K, an invocation turns a block of 4×4 elements around in registers, and a workgroup its
 // blocks in workgroup memory, so that whole lines of the cache are read as well as written.
 //# endif
-// Past the last {{ "row" if x == "a" else "column" }} lies what is at hand, its neighbours again or a gap between rows: those products are never stored.
+// Past the last {{ {"a": "row of A", "b": "column of B"}[packs[0]] }}{{ " or column of B" if operands | length == 2 }} lies what is at hand, its neighbours again or a gap between rows: those products are never stored.
 // (Goto and van de Geijn, "Anatomy of high-performance matrix multiplication", TOMS 2008.)
-//
-//     {{ "K →      " if along == "k" else across | upper ~ " →      " }}                  {{ across | upper }} →
-//     {{ across | upper if along == "k" else "K" }} ┌─────────┐           K ┌─────────┬──┐
-//     ↓ │ 0 1 2 3 │           ↓ │ {{ "0 4 8   │8 │" if along == "k" else "0 1 2 3 │3 │" }}
-//       │ 4 5 6 7 │     →       │ {{ "1 5 9   │9 │" if along == "k" else "4 5 6 7 │7 │" }}
 //
 //   tile, tile_k   what a workgroup packs, in elements across K and along it, e.g. 64 × 32
 {% include "lib/sizes.wgsl" %}
 
 alias Stored = {{ dtype }};
-@group(0) @binding({{ from_binding }}) var<storage, read> {{ x }}: array<{{ "vec4<Stored>" if vector == 4 else "Stored" }}>;
-@group(0) @binding({{ to_binding }}) var<storage, read_write> packed_{{ x }}: array<vec4<Stored>>;
+//# for op in operands
+@group(0) @binding({{ op.from_binding }}) var<storage, read> {{ op.x }}: array<{{ "vec4<Stored>" if op.vector == 4 else "Stored" }}>;
+@group(0) @binding({{ op.to_binding }}) var<storage, read_write> packed_{{ op.x }}: array<vec4<Stored>>;
+//# endfor
 
 {% include "lib/grid.wgsl" %}
 
@@ -29,49 +27,64 @@ const TILE_K = {{ tile_k }}u;
 const BLOCKS = TILE / 4u;
 const BLOCKS_K = TILE_K / 4u;
 const INVOCATIONS = BLOCKS * BLOCKS_K;
-//# if along == "k"
+//# if turns
 
-var<workgroup> turned: array<array<vec4<Stored>, BLOCKS + 1u>, TILE_K>;  // [k][{{ "row" if x == "a" else "column" }} / 4]
+// The tile that a workgroup turns around{{ ", of A or of B" if operands | length == 2 }}.
+var<workgroup> turned: array<array<vec4<Stored>, BLOCKS + 1u>, TILE_K>;  // [k][{{ "row" if packs[0] == "a" else "column" }}{{ " or column" if operands | length == 2 }} / 4]
 //# endif
+{#-
+An operand is described by
 
-//# if vector == 4
-// Four neighbours of the row that starts at element `row`, from `i` on.
-fn load(row: u32, i: u32) -> vec4<Stored> {
-    return {{ x }}[(row + min(i, {{ ld }} - 4u)) / 4u];
-//# else
-// Four neighbours of the row that starts at element `row`, from `i` on; past its end the last one again.
-fn load(row: u32, i: u32) -> vec4<Stored> {
-    let last = sizes.{{ "k" if along == "k" else across }} - 1u;
-    return vec4<Stored>({{ x }}[row + min(i, last)], {{ x }}[row + min(i + 1u, last)], {{ x }}[row + min(i + 2u, last)], {{ x }}[row + min(i + 3u, last)]);
-//# endif
+  x         its name, "a" or "b"
+  along     the axis that is contiguous in memory: "k" or "outer"
+  across    name of its size across K, "m" or "n"
+  ld        elements a row, as a WGSL expression
+  start     first element of its matrix, as a WGSL expression that may name `entry`
+  batched   bool: there is one for every entry of the batch
+  vector    elements that one load moves: 1 or 4
+  from_binding, to_binding   of the operand and of its copy
+-#}
+{% macro load(op) %}
+//# if op.vector == 4
+// Four neighbours of the row of {{ op.x | upper }} that starts at element `row`, from `i` on.
+fn load_{{ op.x }}(row: u32, i: u32) -> vec4<Stored> {
+    return {{ op.x }}[(row + min(i, {{ op.ld }} - 4u)) / 4u];
 }
+//# else
+// Four neighbours of the row of {{ op.x | upper }} that starts at element `row`, from `i` on; past its end the last one again.
+fn load_{{ op.x }}(row: u32, i: u32) -> vec4<Stored> {
+    let last = sizes.{{ "k" if op.along == "k" else op.across }} - 1u;
+    return vec4<Stored>({{ op.x }}[row + min(i, last)], {{ op.x }}[row + min(i + 1u, last)], {{ op.x }}[row + min(i + 2u, last)], {{ op.x }}[row + min(i + 3u, last)]);
+}
+//# endif
+{% endmacro %}
 
-@compute @workgroup_size(INVOCATIONS)
-fn main(
-    @builtin(workgroup_id) workgroup: vec3<u32>,
-    @builtin(num_workgroups) grid: vec3<u32>,
-    @builtin(local_invocation_index) invocation: u32,
-) {
-    // Which tile. The whole workgroup leaves together where the grid is larger than the tiles.
-    let size = sizes.{{ across }};
+{% macro pack(op) %}
+//# set outer = op.across | upper
+// Packs one tile of {{ op.x | upper }}{{ ", of those of the whole batch" if op.batched }}.
+//
+//     {{ "K →      " if op.along == "k" else outer ~ " →      " }}                  {{ outer }} →
+//     {{ outer if op.along == "k" else "K" }} ┌─────────┐           K ┌─────────┬──┐
+//     ↓ │ 0 1 2 3 │           ↓ │ {{ "0 4 8   │8 │" if op.along == "k" else "0 1 2 3 │3 │" }}
+//       │ 4 5 6 7 │     →       │ {{ "1 5 9   │9 │" if op.along == "k" else "4 5 6 7 │7 │" }}
+fn pack_{{ op.x }}(tile: u32, invocation: u32) {
+    let size = sizes.{{ op.across }};
     let tiles = (size + TILE - 1u) / TILE;
     let tiles_k = (sizes.k + TILE_K - 1u) / TILE_K;
-    let id = linear_workgroup(workgroup, grid);
-    if (id >= tiles * tiles_k{{ " * sizes.batch" if batched }}) { return; }
-//# if batched
-    let entry = id / (tiles * tiles_k);  // of the batch
+//# if op.batched
+    let entry = tile / (tiles * tiles_k);  // of the batch
 //# endif
-    let k0 = id / tiles % tiles_k * TILE_K;
-    let i0 = id % tiles * TILE;
-    let pitch = (size + {{ step - 1 }}u) / {{ step }}u * {{ step }}u;
-    let start = {{ start }};
+    let k0 = tile / tiles % tiles_k * TILE_K;
+    let i0 = tile % tiles * TILE;
+    let pitch = (size + {{ pack_step - 1 }}u) / {{ pack_step }}u * {{ pack_step }}u;
+    let start = {{ op.start }};
 
-//# if along == "k"
+//# if op.along == "k"
     // A block as it lies: neighbours read neighbours along K.
     let block_k = invocation % BLOCKS_K;
     let block = invocation / BLOCKS_K;
 //# for r in range(4)
-    let line_{{ r }} = load(start + min(i0 + block * 4u + {{ r }}u, size - 1u) * {{ ld }}, k0 + block_k * 4u);
+    let line_{{ r }} = load_{{ op.x }}(start + min(i0 + block * 4u + {{ r }}u, size - 1u) * {{ op.ld }}, k0 + block_k * 4u);
 //# endfor
 //# for c in ["x", "y", "z", "w"]
     turned[block_k * 4u + {{ loop.index0 }}u][block] = vec4<Stored>(line_0.{{ c }}, line_1.{{ c }}, line_2.{{ c }}, line_3.{{ c }});
@@ -85,7 +98,40 @@ fn main(
         let k = k0 + row;
         let i = i0 + quad * 4u;
         if (k < sizes.k && i < pitch) {
-            packed_{{ x }}[({{ "(entry * sizes.k + k)" if batched else "k" }} * pitch + i) / 4u] = {{ "turned[row][quad]" if along == "k" else "load(start + k * %s, i)" % ld }};
+            packed_{{ op.x }}[({{ "(entry * sizes.k + k)" if op.batched else "k" }} * pitch + i) / 4u] = {{ "turned[row][quad]" if op.along == "k" else "load_%s(start + k * %s, i)" % (op.x, op.ld) }};
         }
     }
+}
+{% endmacro %}
+
+//# for op in operands
+{{ load(op) }}
+
+{{ pack(op) }}
+
+//# endfor
+@compute @workgroup_size(INVOCATIONS)
+fn main(
+    @builtin(workgroup_id) workgroup: vec3<u32>,
+    @builtin(num_workgroups) grid: vec3<u32>,
+    @builtin(local_invocation_index) invocation: u32,
+) {
+    let id = linear_workgroup(workgroup, grid);
+    let tiles_k = (sizes.k + TILE_K - 1u) / TILE_K;
+//# for op in operands
+    let tiles_{{ op.x }} = (sizes.{{ op.across }} + TILE - 1u) / TILE * tiles_k{{ " * sizes.batch" if op.batched }};
+//# endfor
+
+    // A whole workgroup takes one branch, or none where the grid is larger than the tiles.
+//# if operands | length == 2
+    if (id < tiles_a) {
+        pack_a(id, invocation);
+    } else if (id - tiles_a < tiles_b) {
+        pack_b(id - tiles_a, invocation);
+    }
+//# else
+    if (id < tiles_{{ packs[0] }}) {
+        pack_{{ packs[0] }}(id, invocation);
+    }
+//# endif
 }

@@ -75,7 +75,7 @@ class SplitK(Blocked, frozen=True, kw_only=True, tag="split_k"):
 
 
 class Packed(Blocked, frozen=True, kw_only=True, tag="packed"):
-    """Register blocks over copies of A and B, which passes before have made, in rows across K of whole vec4s.
+    """Register blocks over copies of A and B, which a pass before has made, in rows across K of whole vec4s.
     For ragged rows, and for a large A that is contiguous along K."""
 
 
@@ -107,7 +107,7 @@ class MatrixUnits(MatrixTiles, frozen=True, kw_only=True, tag="subgroup_matrix")
 
 
 class PackedMatrixUnits(MatrixUnits, frozen=True, kw_only=True, tag="packed_subgroup_matrix"):
-    """Matrix units, fed from copies of A and B in rows across K, which passes before have made."""
+    """Matrix units, fed from copies of A and B in rows across K, which a pass before has made."""
 
 
 PackedConfig = Packed | PackedMatrixUnits

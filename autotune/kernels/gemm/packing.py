@@ -1,4 +1,4 @@
-"""Packed operands: copies of A and B whose rows lie across K and are whole accesses, made by passes before.
+"""Packed operands: copies of A and B whose rows lie across K and are whole accesses, made by a pass before.
 
 The pass that multiplies sees a problem whose operands lie so from the start: A stored K×M, B stored K×N, in
 rows of whole 16 bytes. (Packing is as old as Goto and van de Geijn, "Anatomy of high-performance matrix
@@ -116,16 +116,25 @@ def tile_k(problem: GemmProblem) -> int:
     return LINE_BYTES // DTYPE_BYTES[problem.dtype]
 
 
-def workgroup(problem: GemmProblem, operand: Operand) -> tuple[tuple[int, int, int], int]:
-    """Workgroup size and bytes of workgroup memory of the pass that packs an operand."""
+def turns(problem: GemmProblem) -> bool:
+    """Whether any operand is turned around as it is packed, since it lies along K."""
+    return any(along(problem, x) == "k" for x in to_pack(problem))
+
+
+def workgroup(problem: GemmProblem) -> tuple[tuple[int, int, int], int]:
+    """Workgroup size and bytes of workgroup memory of the pass that packs; its operands share them."""
     blocks = TILE // BLOCK
     turned = tile_k(problem) * (blocks + 1) * BLOCK * DTYPE_BYTES[problem.dtype]
     invocations = blocks * (tile_k(problem) // BLOCK)
-    return (invocations, 1, 1), turned if along(problem, operand) == "k" else 0
+    return (invocations, 1, 1), turned if turns(problem) else 0
 
 
-def workgroups(problem: GemmProblem, operand: Operand) -> Expr:
-    """Workgroups of the pass that packs an operand."""
+def workgroups(problem: GemmProblem) -> Expr:
+    """Workgroups of the pass that packs: one for each tile of every operand that is packed."""
+    return {"add": [_tiles(problem, x) for x in to_pack(problem)]}
+
+
+def _tiles(problem: GemmProblem, operand: Operand) -> Expr:
     return {
         "mul": [
             {"ceilDiv": [ACROSS[operand], TILE]},

@@ -33,7 +33,7 @@ _PACKED_BINDINGS: dict[Operand, int] = {"a": 7, "b": 8}
 
 
 def resources(problem: GemmProblem, config: GemmConfig) -> tuple[Resources, ...]:
-    """What each pass needs: those that pack operands, the kernel itself, and where K is split the pass that
+    """What each pass needs: the one that packs operands, the kernel itself, and where K is split the one that
     adds the partial sums.
     """
     m, n = problem.m, problem.n
@@ -43,16 +43,7 @@ def resources(problem: GemmProblem, config: GemmConfig) -> tuple[Resources, ...]
     size = _sizes_in_bytes(problem, splits, packs)
     workgroup_size, workgroup_bytes = _workgroup(problem, config)
     operands = tuple(size[_operand(x, packs)] for x in "ab")
-    before = tuple(
-        Resources(
-            workgroup_size=packing.workgroup(problem, x)[0],
-            workgroup_bytes=packing.workgroup(problem, x)[1],
-            workgroups=evaluate(packing.workgroups(problem, x), _sizes(problem)),
-            binding_bytes=(size[x], size[f"packed_{x}"]),
-            features=_features(problem, config),
-        )
-        for x in packs
-    )
+    before = (_pack_resources(problem, config, size),) if packs else ()
     epilogue = tuple(size[name] for name in _epilogue_buffers(problem))
     main = Resources(
         workgroup_size=workgroup_size,
@@ -75,6 +66,17 @@ def resources(problem: GemmProblem, config: GemmConfig) -> tuple[Resources, ...]
     return *before, main, reduce
 
 
+def _pack_resources(problem: GemmProblem, config: GemmConfig, size: Mapping[str, int]) -> Resources:
+    workgroup_size, workgroup_bytes = packing.workgroup(problem)
+    return Resources(
+        workgroup_size=workgroup_size,
+        workgroup_bytes=workgroup_bytes,
+        workgroups=evaluate(packing.workgroups(problem), _sizes(problem)),
+        binding_bytes=tuple(size[name] for name in _copied_buffers(problem)),
+        features=_features(problem, config),
+    )
+
+
 def plan(problem: GemmProblem, config: GemmConfig, *, specialize: bool) -> Plan:
     """Render the passes. `specialize` bakes the sizes in."""
     sizes, scalars = _sizes(problem), _scalars(problem)
@@ -93,7 +95,7 @@ def plan(problem: GemmProblem, config: GemmConfig, *, specialize: bool) -> Plan:
     shared = ["sizes"] if "sizes" in buffers else []
     epilogue = _epilogue_buffers(problem)
     operands = [_operand(x, packs) for x in "ab"]
-    passes = [_pack_pass(problem, x, context, (*shared, x, f"packed_{x}")) for x in packs]
+    passes = [_pack_pass(problem, context, (*shared, *_copied_buffers(problem)))] if packs else []
     if splits == 1:
         passes.append(_main_pass(problem, config, context, (*shared, *operands, "c", *epilogue)))
     else:
@@ -221,6 +223,11 @@ def _buffers(
     return found
 
 
+def _copied_buffers(problem: GemmProblem) -> list[str]:
+    """What the pass that packs binds: each operand that it packs, and the copy."""
+    return [name for x in packing.to_pack(problem) for name in (x, f"packed_{x}")]
+
+
 def _epilogue_buffers(problem: GemmProblem) -> list[str]:
     return [name for name in ("bias", "residual") if getattr(problem, name)]
 
@@ -280,15 +287,31 @@ def _multiples(problem: GemmProblem, config: GemmConfig, vectors: dict[str, int]
     return {name: found[name] for name in _sizes(problem) if name in found}
 
 
-def _pack_pass(
-    problem: GemmProblem, x: Operand, context: dict[str, object], buffers: tuple[str, ...]
-) -> Pass:
+def _pack_pass(problem: GemmProblem, context: dict[str, object], buffers: tuple[str, ...]) -> Pass:
     from autotune.templating import wgsl
 
-    ld = _pitches(problem)[x]
-    workgroup_size, workgroup_bytes = packing.workgroup(problem, x)
+    workgroup_size, workgroup_bytes = packing.workgroup(problem)
     own = {
         "f16": problem.dtype == "f16",
+        "operands": [_stored_operand(problem, x, context) for x in packing.to_pack(problem)],
+        "turns": packing.turns(problem),
+        "tile": packing.TILE,
+        "tile_k": packing.tile_k(problem),
+    }
+    return Pass(
+        wgsl=wgsl("gemm/pack.wgsl", context | own),
+        entry_point="main",
+        workgroup_size=workgroup_size,
+        workgroup_bytes=workgroup_bytes,
+        workgroups=packing.workgroups(problem),
+        buffers=buffers,
+    )
+
+
+def _stored_operand(problem: GemmProblem, x: Operand, context: Mapping[str, object]) -> dict[str, object]:
+    """What the template that packs asks about an operand."""
+    ld = _pitches(problem)[x]
+    return {
         "x": x,
         "along": along(problem, x),
         "across": packing.ACROSS[x],
@@ -296,20 +319,9 @@ def _pack_pass(
         "start": _start(problem, x, ld),
         "batched": problem.stored(x)[0] > 1,
         "vector": packing.vector(problem, x),
-        "step": packing.step(problem),
-        "tile": packing.TILE,
-        "tile_k": packing.tile_k(problem),
         "from_binding": _BINDINGS[x],
         "to_binding": context[f"binding_{x}"],
     }
-    return Pass(
-        wgsl=wgsl("gemm/pack.wgsl", context | own),
-        entry_point="main",
-        workgroup_size=workgroup_size,
-        workgroup_bytes=workgroup_bytes,
-        workgroups=packing.workgroups(problem, x),
-        buffers=buffers,
-    )
 
 
 def _main_pass(
