@@ -156,10 +156,21 @@ def test_sizes_need_not_be_multiples_but_for_what_is_stored_in_vec4s():
 
     assert multiples(m=33, n=35, k=37) == {}
     assert multiples(m=33, n=36, k=37) == {"n": 4}
-    assert multiples(m=33, n=35, k=64) == {"k": CONFIGS["double"].tile_k}
+    assert multiples(m=33, n=35, k=64) == {"k": 4}
+    assert multiples(m=33, n=36, k=64) == {"n": 4, "k": CONFIGS["double"].tile_k}  # B is read as it lies
     assert multiples(m=33, n=35, k=36) == {"k": 4}
     assert multiples(m=33, n=35, k=37, lda=40) == {"lda": 4}
     assert multiples(m=33, n=36, k=37, dtype="f16", transpose_a=True) == {"n": 4}
+
+
+@pytest.mark.parametrize("config", [CONFIGS["double"], MATRIX], ids=["register blocks", "matrix units"])
+def test_tiles_are_whole_along_k_where_both_operands_are_copies(config):
+    def multiplying(**sizes):
+        return GEMM.plan(GemmProblem(**sizes, dtype="f16"), config, specialize=False).passes[-1].wgsl
+
+    assert multiplying(m=33, n=35, k=37) == multiplying(m=33, n=35, k=1) == multiplying(m=33, n=35, k=64)
+    assert "<= sizes.k" not in multiplying(m=33, n=35, k=37)
+    assert "<= sizes.k" in multiplying(m=33, n=40, k=37)
 
 
 @many_examples

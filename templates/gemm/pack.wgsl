@@ -8,6 +8,9 @@ enable f16;
 // Where rows lay along K, an invocation turns a block of 4×4 elements around in registers, and a workgroup its
 // blocks in workgroup memory, so that whole lines of the cache are read as well as written.
 //# endif
+//# if depth_step > 1
+// Copies have a multiple of {{ depth_step }} rows, of zeros past K, so that tiles of them are whole along K.
+//# endif
 // Past the last {{ {"a": "row of A", "b": "column of B"}[packs[0]] }}{{ " or column of B" if operands | length == 2 }} lies what is at hand, its neighbours again or a gap between rows: those products are never stored.
 // (Goto and van de Geijn, "Anatomy of high-performance matrix multiplication", TOMS 2008.)
 //
@@ -76,6 +79,9 @@ fn pack_{{ op.x }}(tile: u32, invocation: u32) {
 //# endif
     let k0 = tile / tiles % tiles_k * TILE_K;
     let i0 = tile % tiles * TILE;
+//# if op.batched
+    let depth = {{ "sizes.k" if depth_step == 1 else "tiles_k * TILE_K" }};
+//# endif
     let pitch = (size + {{ pack_step - 1 }}u) / {{ pack_step }}u * {{ pack_step }}u;
     let start = {{ op.start }};
 
@@ -97,9 +103,17 @@ fn pack_{{ op.x }}(tile: u32, invocation: u32) {
     for (var row = invocation / BLOCKS; row < TILE_K; row += BLOCKS_K) {
         let k = k0 + row;
         let i = i0 + quad * 4u;
-        if (k < sizes.k && i < pitch) {
-            packed_{{ op.x }}[({{ "(entry * sizes.k + k)" if op.batched else "k" }} * pitch + i) / 4u] = {{ "turned[row][quad]" if op.along == "k" else "load_%s(start + k * %s, i)" % (op.x, op.ld) }};
+//# set four = "turned[row][quad]" if op.along == "k" else "load_%s(start + k * %s, i)" % (op.x, op.ld)
+//# set at = "(%s * pitch + i) / 4u" % ("(entry * depth + k)" if op.batched else "k")
+//# if depth_step == 1
+        if (k < sizes.k && i < pitch) { packed_{{ op.x }}[{{ at }}] = {{ four }}; }
+//# else
+        if (i < pitch) {
+            var four = vec4<Stored>();  // past K
+            if (k < sizes.k) { four = {{ four }}; }
+            packed_{{ op.x }}[{{ at }}] = four;
         }
+//# endif
     }
 }
 {% endmacro %}

@@ -8,6 +8,13 @@ alias Staged = {{ accumulate if staged == "accumulator" else dtype }};
 //# endif
 @group(0) @binding({{ binding_a }}) var<storage, {{ mode_a }}> a: array<{{ element_a | default("vec4<Stored>" if vector_a == 4 else "Stored") }}>;
 @group(0) @binding({{ binding_b }}) var<storage, {{ mode_b }}> b: array<{{ element_b | default("vec4<Stored>" if vector_b == 4 else "Stored") }}>;
+//# if packs
+
+// Rows of what has been packed{{ ", with zeros past K" if depth_step > 1 }}.
+fn packed_depth() -> u32 {
+    return {{ "sizes.k" if depth_step == 1 else "(sizes.k + %du) / %du * %du" % (depth_step - 1, depth_step, depth_step) }};
+}
+//# endif
 //# for x in packs
 
 // {{ x | upper }} has been packed: its rows are a multiple of {{ pack_step }} elements.

@@ -46,9 +46,8 @@ def store_vector(problem: GemmProblem) -> int:
 
 
 def multiples(problem: GemmProblem, config: MatrixUnits) -> dict[str, int]:
-    """Sizes that must stay multiples, where K is cut into whole tiles of these too."""
-    m, n, k = steps(problem, config)
-    found = {"m": m, "n": n, "k": config.tile_k if problem.k % config.tile_k == 0 else k}
+    """Sizes that must stay multiples, whatever tiles K is cut into."""
+    found = dict(zip("mnk", steps(problem, config), strict=True))
     found |= {f"ld{x}": count for x, count in _units_as_stored(problem, config).items()}
     return {name: count for name, count in found.items() if count > 1}
 

@@ -1,8 +1,9 @@
 """Packed operands: copies of A and B whose rows lie across K and are whole accesses, made by a pass before.
 
 The pass that multiplies sees a problem whose operands lie so from the start: A stored K×M, B stored K×N, in
-rows of whole 16 bytes. (Packing is as old as Goto and van de Geijn, "Anatomy of high-performance matrix
-multiplication", TOMS 2008.)
+rows of whole 16 bytes. Where both are copies, these go on in zeros past K, so that tiles of them are always
+whole: nothing is asked while they are loaded. (Packing is as old as Goto and van de Geijn, "Anatomy of
+high-performance matrix multiplication", TOMS 2008.)
 """
 
 from collections.abc import Callable
@@ -54,11 +55,10 @@ def packs(problem: GemmProblem, config: GemmConfig) -> tuple[Operand, ...]:
 
 @lru_cache(maxsize=64)  # an enumeration asks for the same few a hundred thousand times
 def packed(problem: GemmProblem) -> GemmProblem:
-    """The problem that the multiplying pass of a packed kernel sees: operands as wide as their rows."""
-    wide = {
-        ACROSS[x]: ceil_div(getattr(problem, ACROSS[x]), step(problem)) * step(problem)
-        for x in to_pack(problem)
-    }
+    """The problem that the multiplying pass of a packed kernel sees: operands as wide as their rows, and as
+    deep as the copies."""
+    steps_of = {ACROSS[x]: step(problem) for x in to_pack(problem)} | {"k": depth_step(problem)}
+    wide = {name: ceil_div(getattr(problem, name), by) * by for name, by in steps_of.items()}
     gaps = {f"ld{x}": 0 for x in (*to_pack(problem), "c")}
     return structs.replace(problem, transpose_a=True, transpose_b=False, **wide, **gaps)
 
@@ -104,6 +104,17 @@ def _of_packed(rule: Rule) -> Callable[[GemmProblem, Parameters], bool]:
 def pitch(problem: GemmProblem, operand: Operand) -> Expr:
     """Elements of a row of a packed operand."""
     return {"mul": [{"ceilDiv": [ACROSS[operand], step(problem)]}, step(problem)]}
+
+
+def depth_step(problem: GemmProblem) -> int:
+    """Rows that packed operands have a multiple of: with zeros past K, where both are copies."""
+    return tile_k(problem) if len(to_pack(problem)) == len(ACROSS) else 1
+
+
+def depth(problem: GemmProblem) -> Expr:
+    """Rows of a packed operand."""
+    by = depth_step(problem)
+    return "k" if by == 1 else {"mul": [{"ceilDiv": ["k", by]}, by]}
 
 
 def batch_factor(problem: GemmProblem, operand: Operand) -> tuple[Expr, ...]:

@@ -128,16 +128,21 @@ def _scalars(problem: GemmProblem) -> dict[str, float]:
     return alpha | ({"beta": float(problem.beta)} if problem.beta != 0 else {})
 
 
+def _rows(problem: GemmProblem) -> dict[str, str]:
+    """Rows of each stored operand, as WGSL."""
+    return {x: f"sizes.{problem.size_names(x)[0]}" for x in "ab"}
+
+
 def _pitches(problem: GemmProblem) -> dict[str, str]:
     """Elements a row of each stored matrix takes, as WGSL."""
     return {x: f"sizes.{problem.size_names(x)[2]}" for x in "abc"}
 
 
-def _start(problem: GemmProblem, x: str, ld: str) -> str:
+def _start(problem: GemmProblem, x: str, rows: str, ld: str) -> str:
     """Where an operand of an entry of the batch starts, as WGSL."""
     if problem.batch == 1 or getattr(problem, f"broadcast_{x}"):
         return "0u"
-    return f"entry * sizes.{problem.size_names(x)[0]} * {ld}"
+    return f"entry * {rows} * {ld}"
 
 
 def _context(
@@ -147,6 +152,7 @@ def _context(
     packs, seen = packing.packs(problem, config), packing.multiplied(problem, config)
     written = set(packs) - set(_only_read(problem, config))
     ld = _pitches(problem) | {x: f"pitch_{x}()" for x in packs}
+    rows = _rows(seen) | dict.fromkeys(packs, "packed_depth()")
     scalars = _scalars(problem)
     return {
         "baked": specialize,
@@ -158,10 +164,11 @@ def _context(
         "transpose_a": seen.transpose_a,
         "transpose_b": seen.transpose_b,
         **{f"ld{x}": text for x, text in ld.items()},
-        **{f"{x}_start": _start(seen, x, ld[x]) for x in "ab"},
+        **{f"{x}_start": _start(seen, x, rows[x], ld[x]) for x in "ab"},
         **{f"extent_{x}": ld[x] if x in packs else f"sizes.{packing.ACROSS[x]}" for x in packing.ACROSS},
         "packs": packs,
         "pack_step": packing.step(problem),
+        "depth_step": packing.depth_step(problem),
         **{f"binding_{x}": buffers[_operand(x, packs)].binding for x in "ab"},
         **{f"mode_{x}": "read_write" if x in written else "read" for x in "ab"},
         "batched": problem.batch > 1,
@@ -218,7 +225,7 @@ def _buffers(
         add("sums", "scratch", problem.accumulate, (splits, *batch, "m", "n"), 4)
     for x in packs:
         matrices_of = packing.batch_factor(problem, x)
-        packed_shape: tuple[Expr, ...] = (*matrices_of, "k", packing.pitch(problem, x))
+        packed_shape: tuple[Expr, ...] = (*matrices_of, packing.depth(problem), packing.pitch(problem, x))
         add(f"packed_{x}", "scratch", problem.dtype, packed_shape, _PACKED_BINDINGS[x])
     return found
 
@@ -268,7 +275,8 @@ def _quads(problem: GemmProblem, config: GemmConfig) -> bool:
 
 def _whole_k(problem: GemmProblem, config: GemmConfig) -> bool:
     """Whether K is cut into whole tiles, so that no load can reach past it."""
-    return isinstance(config, Blocked | MatrixUnits) and problem.k % config.tile_k == 0
+    seen = packing.multiplied(problem, config)
+    return isinstance(config, Blocked | MatrixUnits) and seen.k % config.tile_k == 0
 
 
 def _multiples(problem: GemmProblem, config: GemmConfig, vectors: dict[str, int]) -> dict[str, int]:
@@ -282,8 +290,9 @@ def _multiples(problem: GemmProblem, config: GemmConfig, vectors: dict[str, int]
     if isinstance(config, MatrixUnits):
         of_operands = matrix.multiples(problem, config)
         found |= {name: max(count, found.get(name, 1)) for name, count in of_operands.items()}
-    if isinstance(config, Blocked) and _whole_k(problem, config):
-        found["k"] = config.tile_k
+    if isinstance(config, Blocked | MatrixUnits) and _whole_k(problem, config):
+        filled = bool(packs) and packing.depth_step(problem) % config.tile_k == 0
+        found |= {} if filled else {"k": max(config.tile_k, found.get("k", 1))}
     return {name: found[name] for name in _sizes(problem) if name in found}
 
 
@@ -316,7 +325,7 @@ def _stored_operand(problem: GemmProblem, x: Operand, context: Mapping[str, obje
         "along": along(problem, x),
         "across": packing.ACROSS[x],
         "ld": ld,
-        "start": _start(problem, x, ld),
+        "start": _start(problem, x, _rows(problem)[x], ld),
         "batched": problem.stored(x)[0] > 1,
         "vector": packing.vector(problem, x),
         "from_binding": _BINDINGS[x],
