@@ -77,12 +77,21 @@ var<workgroup> part_peaks: array<array<vec2<f32>, ROWS>, SUBGROUPS>;
 //# endfor
 {% endmacro %}
 {% macro product(r, u) %}{% for i in range(loads_d) %}dot(q_{{ r }}_{{ i }}, k_{{ u }}_{{ i }}){{ " + " if not loop.last }}{% endfor %}{% endmacro %}
-{#- Partial products of all rows and keys -> whole ones, of which each lane keeps its own. -#}
+{#-
+Partial products of all rows and keys -> whole ones, of which each lane keeps its own: at each exchange it adds what
+its partner has of the half that it keeps. Which rows these are it knows before and has its queries in that order;
+keys are the same for all, so the half is selected.
+-#}
 {% macro share_out() %}
 //# set at = namespace(count=rows * unroll, mask=lanes_d // 2)
 //# for _ in masks
 //# if at.mask >= 1
-//# if at.count > 1
+//# if at.count > unroll
+//# set at.count = at.count // 2
+//# for i in range(at.count)
+        product_{{ i }} += subgroupShuffleXor(product_{{ i + at.count }}, {{ at.mask }}u);
+//# endfor
+//# elif at.count > 1
         {
             let upper = lane_d / {{ at.mask }}u % 2u == 1u;
 //# set at.count = at.count // 2
@@ -147,13 +156,14 @@ fn main(
 {{ fetch("v", loads_v, "kv_begin", "var ") }}
 //# endif
 
-    // The row whose scores this lane is left with, and the queries of all.
-    let own = min(row0 + lane_d / LANES_ROW, last_row);
+    // The row whose scores this lane is left with, and the queries of all, that one first.
+    let own_row = lane_d / LANES_ROW;
+    let own = min(row0 + own_row, last_row);
     let own_query = own / sizes.group;
     let place = place_of(batch, kv_head * sizes.group + own % sizes.group);
     let factor = q_factor();
 //# for r in range(rows)
-    let row_{{ r }} = min(row0 + {{ r }}u, last_row);
+    let row_{{ r }} = min(row0 + (own_row ^ {{ r }}u), last_row);
     let start_{{ r }} = q_row(batch, kv_head * sizes.group + row_{{ r }} % sizes.group, row_{{ r }} / sizes.group);
 //# for i in range(loads_d)
     let q_{{ r }}_{{ i }} = vec4<f32>(load_q(start_{{ r }}, (lane_d + {{ i }}u * LANES_D) * 4u)) * factor;

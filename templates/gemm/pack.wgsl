@@ -98,22 +98,27 @@ fn pack_{{ op.x }}(tile: u32, invocation: u32) {
     workgroupBarrier();
 
 //# endif
-    // Neighbours write neighbours across K.
+    // Neighbours write neighbours across K, after all have been read: drivers wait with a load that follows a store.
+    let row = invocation / BLOCKS;
     let quad = invocation % BLOCKS;
-    for (var row = invocation / BLOCKS; row < TILE_K; row += BLOCKS_K) {
-        let k = k0 + row;
-        let i = i0 + quad * 4u;
-//# set four = "turned[row][quad]" if op.along == "k" else "load_%s(start + k * %s, i)" % (op.x, op.ld)
-//# set at = "(%s * pitch + i) / 4u" % ("(entry * depth + k)" if op.batched else "k")
-//# if depth_step == 1
-        if (k < sizes.k && i < pitch) { packed_{{ op.x }}[{{ at }}] = {{ four }}; }
+    let i = i0 + quad * 4u;
+//# for r in range(4)
+    let k_{{ r }} = k0 + row + {{ r }}u * BLOCKS_K;
+//# if op.along == "k"
+    let four_{{ r }} = turned[row + {{ r }}u * BLOCKS_K][quad];
 //# else
-        if (i < pitch) {
-            var four = vec4<Stored>();  // past K
-            if (k < sizes.k) { four = {{ four }}; }
-            packed_{{ op.x }}[{{ at }}] = four;
-        }
+    let four_{{ r }} = load_{{ op.x }}(start + min(k_{{ r }}, sizes.k - 1u) * {{ op.ld }}, i);
 //# endif
+//# endfor
+    if (i < pitch) {
+//# for r in range(4)
+//# set at = "(%s * pitch + i) / 4u" % ("(entry * depth + k_%d)" % r if op.batched else "k_%d" % r)
+//# if depth_step > 1
+        packed_{{ op.x }}[{{ at }}] = select(vec4<Stored>(), four_{{ r }}, k_{{ r }} < sizes.k);
+//# else
+        if (k_{{ r }} < sizes.k) { packed_{{ op.x }}[{{ at }}] = four_{{ r }}; }
+//# endif
+//# endfor
     }
 }
 {% endmacro %}

@@ -5,4 +5,4 @@
 @group(0) @binding(2) var<storage, read> b: array<{{ type_b | default(access) }}>;
 @group(0) @binding(3) var<storage, read> scale_a: array<f32>;
 @group(0) @binding(4) var<storage, read> scale_b: array<f32>;
-@group(0) @binding(5) var<storage, read_write> c: array<{{ "vec4<f32>" if vector_c | default(1) == 4 else "f32" }}>;
+@group(0) @binding(5) var<storage, read_write> c: array<{{ "vec4<f32>" if store_vector | default(1) == 4 else "f32" }}>;

@@ -35,20 +35,20 @@
 
 alias Sum = i32;
 
+//# if store_vector == 4
 // C[row][col..col+3] where it exists: the exact sums become f32 and take their scales.
 fn store_c(start: u32, row: u32, col: u32, sum: vec4<Sum>) {
     if (row >= sizes.m || col >= sizes.n) { return; }
     let scaled = vec4<f32>(sum) * scale_a[row];
     let at = start + row * sizes.n + col;
-//# if vector_c == 4
     c[at / 4u] = scaled * vec4<f32>(scale_b[col], scale_b[col + 1u], scale_b[col + 2u], scale_b[col + 3u]);
-//# else
-    c[at] = scaled.x * scale_b[col];
-//# for i in range(1, 4)
-    if (col + {{ i }}u < sizes.n) { c[at + {{ i }}u] = scaled.{{ "xyzw"[i] }} * scale_b[col + {{ i }}u]; }
-//# endfor
-//# endif
 }
+//# else
+// C[row][col]: the exact sum becomes f32 and takes its scales.
+fn put(start: u32, row: u32, col: u32, sum: Sum) {
+    c[start + row * sizes.n + col] = f32(sum) * scale_a[row] * scale_b[col];
+}
+//# endif
 
 {% include "lib/grid.wgsl" %}
 

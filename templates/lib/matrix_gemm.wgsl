@@ -1,7 +1,8 @@
 {#-
 A product of matrices on matrix units, by tiles in workgroup memory; templates/gemm/subgroup_matrix.wgsl explains the
 scheme and the parameters, kernels/matrix_tiles.py gives the rest of the context. The text around it declares a and
-b, with elements of the types `access_a` and `access_b`, and `store_c`.
+b, with elements of the types `access_a` and `access_b`, and what stores sums: `store_c`, or `put` where `store_vector`
+is 1.
 
   declare()   constants, types, the workgroup array, and functions
   product()   the part of the main function that follows once `tile_row`, `tile_col`, `k_begin`, `k_end` and
@@ -20,7 +21,7 @@ b, with elements of the types `access_a` and `access_b`, and `store_c`.
 //# set carried = ([op_a] if a_from == "workgroup" else []) + ([op_b] if b_from == "workgroup" else [])
 //# set two_places = buffering == "double"
 {% from "lib/matrix_stage.wgsl" import access, accesses, loads, places, fetch, commit, inside, row_words, tall, spot, part_spot with context %}
-{% from "lib/matrix_store.wgsl" import store_matrices, store_quad with context %}
+{% from "lib/matrix_store.wgsl" import store_matrices, store_piece with context %}
 {% from "lib/tile_walk.wgsl" import tile_walk %}
 {#- What must hold for a tile to be read without asking. -#}
 {% macro whole(k0) %}
@@ -89,7 +90,7 @@ const TILES = {{ tiles_words // 2 }}u;  // of one step along K
 const WORDS = {{ array_words }}u;
 var<workgroup> tiles: array<{{ word_type }}, WORDS>;
 
-{{ store_quad() }}
+{{ store_piece() }}
 {{ "" }}
 {% endmacro %}
 

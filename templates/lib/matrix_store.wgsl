@@ -1,7 +1,8 @@
 {#-
 Sums from matrix units to memory, by way of the workgroup array `tiles`, which nobody needs for tiles any more: how
-a matrix is spread over its subgroup is the driver's secret, so it is stored there and read back four elements at
-a time, for `store_c`.
+a matrix is spread over its subgroup is the driver's secret, so it is stored there and read back as memory takes it:
+four elements at a time for `store_c`, or, where rows of C are no whole vec4s and `store_vector` is 1, single ones for
+`put`. Neighbours store neighbours.
 
   start, row, col   of the first element of the subgroup's sums: WGSL expressions
   rows, cols        matrices along M and N: variables c_0_0, c_0_1 …
@@ -11,7 +12,7 @@ a row that pass at a time, and `store_pitch`, the words from a row of them to th
 -#}
 {% macro store_matrices(start, row, col, rows, cols) %}
 //# set per_sum = word // sum_bytes
-//# set quads = together * n // 4
+//# set pieces = m * together * n // store_vector
     // A row of matrices at a time, {{ together }} of them: registers -> this subgroup's words -> memory.
     let sums_at = subgroup * {{ m * store_pitch }}u;
     let own_row = {{ row }};
@@ -22,22 +23,27 @@ a row that pass at a time, and `store_pitch`, the words from a row of them to th
     subgroupMatrixStore<row_major>(&tiles, sums_at + {{ j * n // per_sum }}u, c_{{ i }}_{{ first + j }}, {{ store_pitch }}u);
 //# endfor
     workgroupBarrier();
-    for (var quad = lane; quad < {{ m * quads }}u; quad += SUBGROUP) {
-        store_quad({{ start }}, sums_at, own_row + {{ i * m }}u, own_col + {{ first * n }}u, quad);
+    for (var piece = lane; piece < {{ pieces }}u; piece += SUBGROUP) {
+        store_piece({{ start }}, sums_at, own_row + {{ i * m }}u, own_col + {{ first * n }}u, piece);
     }
     workgroupBarrier();
 //# endfor
 //# endfor
 {% endmacro %}
 
-{#- Four elements of a row of matrices -> C. -#}
-{% macro store_quad() %}
+{#- `store_vector` elements of a row of matrices -> C. -#}
+{% macro store_piece() %}
 //# set per_sum = word // sum_bytes
-//# set quads = together * n // 4
-fn store_quad(start: u32, sums_at: u32, first_row: u32, first_col: u32, quad: u32) {
-    let row = quad / {{ quads }}u;
-    let col = quad % {{ quads }}u * 4u;
+//# set width = together * n // store_vector
+fn store_piece(start: u32, sums_at: u32, first_row: u32, first_col: u32, piece: u32) {
+    let row = piece / {{ width }}u;
+    let col = piece % {{ width }}u{{ " * 4u" if store_vector == 4 }};
     let at = sums_at + row * {{ store_pitch }}u + col / {{ per_sum }}u;
+//# if store_vector == 1
+    let word = tiles[at][col % {{ per_sum }}u{{ " / 2u" if sum_bytes == 2 }}];
+    let sum = {{ "bitcast<vec2<Sum>>(word)[col % 2u]" if sum_bytes == 2 else "bitcast<Sum>(word)" }};
+    if (first_row + row < sizes.m && first_col + col < sizes.n) { put(start, first_row + row, first_col + col, sum); }
+//# else
 //# if per_sum == 4
     let sum = bitcast<vec4<Sum>>(tiles[at]);
 //# elif per_sum == 2
@@ -47,5 +53,6 @@ fn store_quad(start: u32, sums_at: u32, first_row: u32, first_col: u32, quad: u3
     let sum = bitcast<vec4<Sum>>(select(pair.xy, pair.zw, col % 8u == 4u));
 //# endif
     store_c(start, first_row + row, first_col + col, sum);
+//# endif
 }
 {% endmacro %}

@@ -267,10 +267,12 @@ def _store_vector(problem: GemmProblem, config: GemmConfig) -> int:
 
 
 def _quads(problem: GemmProblem, config: GemmConfig) -> bool:
-    """Whether an invocation's sums are vec4s along N."""
+    """Whether sums reach memory as vec4s along N."""
     if isinstance(config, Gemv):
         return config.stream == "b" and along(problem, "b") == "outer"
-    return isinstance(config, Blocked | MatrixUnits)
+    if isinstance(config, MatrixUnits):
+        return matrix.store_vector(problem) == 4
+    return isinstance(config, Blocked)
 
 
 def _whole_k(problem: GemmProblem, config: GemmConfig) -> bool:

@@ -18,7 +18,7 @@ def units(problem: GemmI8Problem, config: MatrixUnits) -> int:
     return unit(PRODUCT.element, PRODUCT.word(config.matrix), problem.k)
 
 
-def vector_c(problem: GemmI8Problem) -> int:
+def store_vector(problem: GemmI8Problem) -> int:
     """Elements of C that one store moves."""
     return 1 if problem.n % 4 else 4
 
@@ -32,7 +32,7 @@ def steps(problem: GemmI8Problem, config: MatrixUnits) -> tuple[int, int, int]:
         for across, origin in (("m", config.a_from), ("n", config.b_from))
     )
     direct = "memory" in (config.a_from, config.b_from)
-    return m, max(n, vector_c(problem)), config.tile_k if direct else units(problem, config)
+    return m, max(n, store_vector(problem)), config.tile_k if direct else units(problem, config)
 
 
 def multiples(problem: GemmI8Problem, config: MatrixUnits) -> dict[str, int]:
@@ -51,5 +51,5 @@ def context(problem: GemmI8Problem, config: MatrixUnits) -> dict[str, Any]:
         "whole_k": problem.k % config.tile_k == 0,
         "lda": "sizes.k",
         "ldb": "sizes.k",
-        "vector_c": vector_c(problem),
+        "store_vector": store_vector(problem),
     }

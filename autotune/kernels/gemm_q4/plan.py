@@ -103,6 +103,7 @@ def _buffers(problem: GemmQ4Problem, splits: int, *, fields: int) -> tuple[Buffe
 
 def _context(problem: GemmQ4Problem, config: GemmQ4Config, *, specialize: bool) -> dict[str, object]:
     """What the templates ask about the problem; C is stored as `gemm` stores it, without an epilogue."""
+    width = _store_vector(problem, config)
     return {
         "baked": specialize,
         "size_values": {"m": problem.m, "n": problem.n, "k": problem.k},
@@ -122,8 +123,8 @@ def _context(problem: GemmQ4Problem, config: GemmQ4Config, *, specialize: bool) 
         "residual": False,
         "activation": "none",
         "ldc": "sizes.n",
-        "quads": isinstance(config, Blocked | MatrixUnits),
-        "store_vector": _store_vector(problem, config),
+        "quads": isinstance(config, Blocked) or (isinstance(config, MatrixUnits) and width == 4),
+        "store_vector": width,
     }
 
 
