@@ -78,8 +78,8 @@ _HOW = (
         "--jobs",
         type=click.IntRange(min=1, max=64),
         help="Candidates in work at once on an adapter: one runs, the others compile (default: up to 4 on a "
-        "GPU, as cores and memory allow; 1 on a software adapter). With 1, what is tried next depends on the "
-        "seed and on results; with more, on the order in which these come too.",
+        "GPU, as cores and the size of the data allow; 1 on a software adapter). With 1, what is tried next "
+        "depends on the seed and on results; with more, on the order in which these come too.",
     ),
     click.option("--workers", type=Workers(), default="1", help="Adapters of one model here to use at once."),
     click.option(

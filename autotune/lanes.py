@@ -47,6 +47,9 @@ Results = queue.SimpleQueue[Done]
 class Lane(Protocol):
     """Takes one candidate at a time and puts what became of it into a queue of results."""
 
+    error: BaseException | None
+    """What ended the lane, where something did."""
+
     def submit(self, config: Config, best: float | None, results: Results) -> None:
         """Begin with a candidate; `best` is the fastest time so far, in seconds."""
 
@@ -59,6 +62,7 @@ class Here:
 
     def __init__(self, bench: Bench) -> None:
         self._bench = bench
+        self.error: BaseException | None = None
 
     def submit(self, config: Config, best: float | None, results: Results) -> None:
         """Evaluate the candidate; errors that are not its own are raised."""
@@ -79,7 +83,8 @@ class Aside:
         self._opened, self._keep = opened, keep
         self._inbox: queue.SimpleQueue[tuple[Config, float | None, Results] | None] = queue.SimpleQueue()
         self._bench: Bench | None = None
-        self._stopping = False
+        self._stopping = self._at_once = False
+        self.error: BaseException | None = None
         self._thread = threading.Thread(target=self._work, daemon=True)
         self._thread.start()
 
@@ -89,7 +94,7 @@ class Aside:
 
     def stop(self, *, at_once: bool) -> None:
         """End the thread; at once means that the candidate's worker is killed."""
-        self._stopping = True
+        self._stopping, self._at_once = True, at_once
         self._inbox.put(None)
         if at_once and self._bench is not None:
             self._bench.runtime.close()
@@ -100,17 +105,18 @@ class Aside:
     def _work(self) -> None:
         while (item := self._inbox.get()) is not None:
             config, best, results = item
+            begun = False
             try:
                 self._bench = self._bench or self._opened()
-            except BaseException as error:
-                results.put(Done(self, config, None, error, begun=False))
-                return
-            try:
+                if self._at_once:
+                    return
+                begun = True
                 trial = evaluate(self._bench, config, best)
                 if _crashed(trial) and not self._stopping:
                     trial = evaluate(self._bench, config, best)  # a neighbour may have taken the driver down
             except BaseException as error:
-                results.put(Done(self, config, None, error))
+                self.error = error
+                results.put(Done(self, config, None, error, begun=begun))
                 return
             results.put(Done(self, config, trial))
 
@@ -140,11 +146,19 @@ def lanes_for(bench: Bench, *, jobs: int | None = None, workers: int = 1) -> Lan
     runtime.share(gates[runtime.index])
 
     def opener(index: int) -> Callable[[], Bench]:
-        return lambda: bench.beside(runtime.another(index, gates[index]))
+        return lambda: _beside(bench, runtime.another(index, gates[index]))
 
     first: Lane = Aside(lambda: bench, keep=True)
     rest = [index for _ in range(jobs) for index in indices]  # adapters in turns
     return Lanes((first, *(Aside(opener(index)) for index in rest[1:])), len(indices))
+
+
+def _beside(bench: Bench, runtime: WorkerRuntime) -> Bench:
+    try:
+        return bench.beside(runtime)
+    except BaseException:
+        runtime.close()  # which nobody else knows of
+        raise
 
 
 def automatic_jobs(profile: DeviceProfile, *, data_bytes: int, cores: int) -> int:

@@ -72,7 +72,7 @@ class TuneResult(Struct, frozen=True, kw_only=True):
     measured_a_second: float
     """Configs measured per second of the search, without those it resumed from; 0 where there were none."""
     lanes: int
-    """Candidates that could be in work at once, on all adapters together."""
+    """Candidates in work at once, on all adapters together: without lanes that did not open or ended."""
     refused: dict[str, int]
     """Configs of the space that cannot run here, by reason."""
     failed: dict[str, int]

@@ -120,7 +120,7 @@ class _Tuning:
         self.ended: Ended = "trials"
         self.measured = 0
         self.measured_a_second = 0.0
-        self.lanes = 1
+        self.lanes: Sequence[Lane] = ()
         self.best: tuple[Config, Measurement] | None = None
         self.started = self.saved = time.monotonic()
         self._report("prepare", None)
@@ -202,7 +202,8 @@ class _Tuning:
         self._report("search", self.space)
         try:
             going_on, best = self._may_go_on, self._best_seconds
-            for trial in trials(self.family, self._lanes(bench), search, self.axes, log, going_on, best):
+            self._open_lanes(bench)
+            for trial in trials(self.family, self.lanes, search, self.axes, log, going_on, best):
                 self._take(trial, search)
                 if search.outlook is not None:
                     self.outlooks.append(search.outlook)
@@ -219,6 +220,9 @@ class _Tuning:
             self.measured_a_second = (self.measured - resumed) / max(time.monotonic() - self.started, 1e-3)
             if isinstance(self.runtime, WorkerRuntime):
                 self.runtime.share(None)
+        lost = [lane.error for lane in self.lanes if lane.error is not None]
+        if lost and self.ended != "device lost":
+            self.notes.append(f"{len(lost)} of {len(self.lanes)} lanes ended early, one by this: {lost[0]}")
         self.importance = importance(search.board)
         if self.ended == "converged" and self.patience is not None:
             self.notes.append(
@@ -226,13 +230,11 @@ class _Tuning:
                 f"promised under {self.patience.promise:.1%} together; --effort thorough or --trials goes on"
             )
 
-    def _lanes(self, bench: Bench) -> Sequence[Lane]:
-        """The lanes to search in, of which the result tells how many they are."""
+    def _open_lanes(self, bench: Bench) -> None:
         made = lanes_for(bench, jobs=self.options.jobs, workers=self.options.workers)
-        self.lanes = len(made.lanes)
+        self.lanes = made.lanes
         if self.options.workers != 1:
             self.notes.append(f"adapters searched on at once: {made.adapters}")
-        return made.lanes
 
     def _may_go_on(self, in_work: int) -> bool:
         if len(self.outcomes) + in_work >= len(self.space):
@@ -327,7 +329,7 @@ class _Tuning:
             baseline_measurement=baseline,
             measured=len(ranked),
             measured_a_second=self.measured_a_second,
-            lanes=self.lanes,
+            lanes=max(sum(lane.error is None for lane in self.lanes), 1),
             refused=dict(self.space.refused),
             failed=dict(failed),
             ended=self.ended,

@@ -49,13 +49,23 @@ def flash(**changes):
 
 
 def decode(**changes):
-    config = FlashDecode(rows=2, lanes_d=2, slots=16, unroll=1, steps=1, ahead="no", vector=4)
+    config = FlashDecode(
+        rows=2, lanes_d=2, slots=16, unroll=1, steps=1, ahead="no", merge_threads=4, vector=4
+    )
     return structs.replace(config, **changes)
 
 
 def in_subgroups(**changes):
     config = FlashDecodeSubgroup(
-        rows=2, lanes_d=2, unroll=2, subgroups=8, steps=1, ahead="no", subgroup_size=4, vector=4
+        rows=2,
+        lanes_d=2,
+        unroll=2,
+        subgroups=8,
+        steps=1,
+        ahead="no",
+        subgroup_size=4,
+        merge_threads=2,
+        vector=4,
     )
     return structs.replace(config, **changes)
 
@@ -85,14 +95,15 @@ CONFIGS = {
     "flash-columns": flash(tile_kv=8, tile_q=64, v_rows=8),
     "decode": decode(),
     "decode-steps": decode(steps=2, slots=8, rows=4, ahead="values", lanes_d=4),
-    "decode-ahead": decode(steps=2, slots=8, rows=4, ahead="tile", lanes_d=4),
+    "decode-ahead": decode(merge_threads=1, steps=2, slots=8, rows=4, ahead="tile", lanes_d=4),
     "decode-unrolled": decode(unroll=2, rows=1, slots=8, lanes_d=4),
 }
 EXCHANGES = {
     "lanes that fill a subgroup": in_subgroups(lanes_d=4, rows=4, steps=2, ahead="tile"),
     "more scores than lanes": in_subgroups(rows=1, unroll=8, ahead="values"),
     "fewer scores than lanes": in_subgroups(lanes_d=4, rows=1, unroll=1, subgroups=4, steps=2, ahead="tile"),
-    "a score a lane": in_subgroups(unroll=1, subgroups=1),
+    "a score a lane": in_subgroups(unroll=1, subgroups=1, merge_threads=8),
+    "rows whose scores several lanes have": in_subgroups(lanes_d=4, unroll=1, subgroups=4),
 }
 """Products that stay in subgroups, for the smallest ones that there are."""
 SCALAR = ("flash", "flash-pieces", "flash-straight", "decode")
@@ -202,6 +213,13 @@ def test_f16_is_right_or_refused_by_name(runtime, name):
             assert run(runtime, asked, CONFIGS[name]) is None
 
 
+@pytest.mark.parametrize("name", EXCHANGES)
+def test_f16_in_subgroups_is_right_or_refused_by_name(runtime, name):
+    asked, config = problem(seq=3, kv_seq=70, heads=4, kv_heads=2, dtype="f16"), exchange(runtime, name)
+    if not lacks_f16(runtime, asked, config):
+        assert run(runtime, asked, config) is None
+
+
 @pytest.mark.parametrize("name", CHAINS)
 def test_products_summed_in_f16_are_right_or_refused_by_name(runtime, name):
     for changes in ({}, {"causal": True, "lse": True}):
@@ -224,9 +242,12 @@ def test_products_that_f16_does_not_hold_are_right(runtime):
 
 
 def test_workgroups_without_a_tile_leave_everything_alone(runtime):
-    for name in ("naive", "flash", "decode"):
-        asked = problem(lse=True)
-        plan = ATTENTION.plan(asked, CONFIGS[name], specialize=False)
+    asked = problem(lse=True)
+    for config in (
+        *map(CONFIGS.get, ("naive", "flash", "decode")),
+        exchange(runtime, "more scores than lanes"),
+    ):
+        plan = ATTENTION.plan(asked, config, specialize=False)
         more = tuple(structs.replace(step, workgroups=150) for step in plan.passes)
         assert complaint(runtime, asked, plan, structs.replace(plan, passes=more)) is None
 
@@ -253,7 +274,9 @@ def test_any_masks_lengths_layouts_and_head_counts_are_right(runtime, data):
     asked = data.draw(problems())
     assert run(runtime, asked, Naive(workgroup=64)) is None
     names = [name for name in CONFIGS if name not in ("naive", "flash-tall")]
-    config = CONFIGS[data.draw(st.sampled_from(names))]
+    names += EXCHANGES
+    name = data.draw(st.sampled_from(names))
+    config = exchange(runtime, name) if name in EXCHANGES else CONFIGS[name]
     contiguous = asked.head_dim % 4 == 0 and asked.layout != "qkv-interleaved"
     if not slow(runtime):
         assert run(runtime, asked, config if contiguous else scalar(config)) is None

@@ -16,6 +16,7 @@ from wgsl_text import workgroup_memory, workgroup_size
 from autotune import limits, space
 from autotune.cli import cli
 from autotune.errors import InvalidProblem
+from autotune.expression import ceil_div
 from autotune.kernels.attention import ATTENTION, AttentionProblem, Flash, FlashDecode
 from autotune.kernels.attention.numeric import _WIDEST
 from autotune.kernels.attention.problem import LARGEST_FACTOR, SMALLEST_FACTOR
@@ -41,8 +42,10 @@ SHAPES = {
 @cache
 def configs(name):
     """Some configs of the shipped space for a shape."""
-    variants = ("naive", "flash", "flash_decode")
-    found = legal_configs_of(variants, SHAPES[name], roomy_profile())
+    variants = ("naive", "flash", "flash_decode", "flash_decode_subgroup")
+    roomy = roomy_profile()
+    profile = structs.replace(roomy, features=(*roomy.features, "subgroups"), subgroup_size=32)
+    found = legal_configs_of(variants, SHAPES[name], profile)
     return [c for some in found.values() for c in random.Random(0).sample(some, min(len(some), 60))]
 
 
@@ -60,6 +63,22 @@ def test_a_plan_needs_what_was_told_without_rendering_and_what_its_text_declares
         assert declared <= step.workgroup_bytes <= declared + 4 * 16  # each variable is rounded up
         for buffer in plan.buffers:
             assert (f"@binding({buffer.binding}) " in step.wgsl) is (buffer.name in step.buffers)
+
+
+@given(data=st.data())
+@many_examples
+def test_splits_of_keys_are_proved_at_another_size_with_the_very_texts(data):
+    asked = SHAPES["few queries"]
+    config = data.draw(
+        st.sampled_from([c for c in configs("few queries") if c.variant.startswith("flash_d")])
+    )
+
+    def texts(other):
+        return [step.wgsl for step in ATTENTION.plan(other, config, specialize=False).passes]
+
+    near = ATTENTION.neighbours(asked, config)
+    assert all(texts(other) == texts(asked) for other in near)
+    assert {min(ceil_div(other.kv_seq, config.split), 3) for other in near} >= {1, 2, 3}
 
 
 dims = st.integers(1, 256) | st.integers(1, 2000)

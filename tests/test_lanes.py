@@ -1,5 +1,6 @@
 """Several candidates in work at once: none twice, none lost, and no lane takes the others down."""
 
+import queue
 import threading
 from collections import Counter
 
@@ -226,3 +227,31 @@ def test_a_number_that_is_asked_for_is_taken(monkeypatch, profile, jobs):
     monkeypatch.setattr(lanes, "usable_cores", lambda: 4)
     assert counted(listed(profile), jobs=jobs) == (jobs, 1)
     assert counted(listed(profile, profile), jobs=jobs, workers=2) == (2 * jobs, 2)
+
+
+def test_a_lane_that_is_stopped_while_it_opens_evaluates_nothing():
+    opening, may_open = threading.Event(), threading.Event()
+    runtime, results = Closable(), queue.SimpleQueue()
+
+    def opened():
+        opening.set()
+        may_open.wait(timeout=30)
+        return bench(runtime)
+
+    lane = Aside(opened)
+    lane.submit(DEFAULT, None, results)
+    opening.wait(timeout=30)
+    threading.Timer(0.05, may_open.set).start()
+    lane.stop(at_once=True)
+    assert (runtime.tried, runtime.closed, results.empty()) == ([], True, True)
+
+
+def test_a_worker_whose_data_does_not_load_is_not_left_behind():
+    class Full(Closable):
+        def load(self, _contents):
+            raise WorkerError("no memory left on the device")
+
+    runtime = Full()
+    with pytest.raises(WorkerError, match="no memory"):
+        lanes._beside(bench(Closable()), runtime)
+    assert runtime.closed

@@ -5,7 +5,7 @@ import random
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from kernel_checks import few_examples, lacks_f16, many_examples, run, slow
+from kernel_checks import complaint, few_examples, lacks_f16, many_examples, run, slow
 from matrix_units import SMALL
 from msgspec import structs
 from test_gemm import blocked
@@ -119,6 +119,14 @@ def test_one_pass_packs_whatever_there_is_to_pack(runtime, how, operands, workgr
     before, _ = GEMM.resources(problem, CONFIGS["double"])
     assert before.workgroups == workgroups
     assert run(runtime, problem, CONFIGS["double"], integers=True) is None
+
+
+@pytest.mark.parametrize("how", [{"batch": 2}, {"n": 36}], ids=repr)
+def test_workgroups_without_a_tile_leave_everything_alone(runtime, how):
+    problem = GemmProblem(**{"m": 33, "n": 35, "k": 37} | how)
+    plan = GEMM.plan(problem, CONFIGS["double"], specialize=False)
+    more = tuple(structs.replace(step, workgroups=150) for step in plan.passes)
+    assert complaint(runtime, problem, plan, structs.replace(plan, passes=more)) is None
 
 
 def test_operands_that_are_turned_around_share_workgroup_memory():

@@ -2,7 +2,7 @@
 enable f16;
 
 //# endif
-// Second pass of flash_decode.wgsl: for each row of O, the results of all splits of the keys put together,
+// Second pass of flash_decode.wgsl and flash_decode_subgroup.wgsl: for each row of O, the results of all splits of the keys put together,
 //
 //     m = max m_s,   l = Σ l_s·exp2(m_s − m),   O = Σ O_s·exp2(m_s − m) / l
 //

@@ -70,6 +70,7 @@ class FlashDecode(Config, frozen=True, kw_only=True, tag="flash_decode"):
     unroll: Literal[1, 2, 4, 8]
     steps: Annotated[int, Meta(ge=1, le=256)]
     ahead: Literal["no", "values", "tile"]
+    merge_threads: Literal[1, 2, 4, 8]
     vector: Literal[1, 4]
 
     @property
@@ -98,6 +99,7 @@ class FlashDecodeSubgroup(Config, frozen=True, kw_only=True, tag="flash_decode_s
     steps: Annotated[int, Meta(ge=1, le=256)]
     ahead: Literal["no", "values", "tile"]
     subgroup_size: Literal[4, 8, 16, 32, 64]
+    merge_threads: Literal[1, 2, 4, 8]
     vector: Literal[1, 4]
 
     @property
@@ -106,9 +108,14 @@ class FlashDecodeSubgroup(Config, frozen=True, kw_only=True, tag="flash_decode_s
         return self.subgroups * self.subgroup_size
 
     @property
+    def tile_kv(self) -> int:
+        """Keys that a workgroup takes at a time."""
+        return self.invocations // self.lanes_d * self.unroll
+
+    @property
     def split(self) -> int:
         """Keys that a workgroup takes in all."""
-        return self.invocations // self.lanes_d * self.unroll * self.steps
+        return self.tile_kv * self.steps
 
 
 class FlashSubgroupMatrix(Config, frozen=True, kw_only=True, tag="flash_subgroup_matrix"):

@@ -16,6 +16,8 @@ MAX_LOADS = 64
 """vec4s that an invocation may have under way."""
 MAX_UNROLLED = 512
 """Products and sums of vec4s that it may have written out."""
+MERGE_INVOCATIONS = 256
+"""Invocations that a workgroup of the second pass may have, unless a row takes more by itself."""
 MAX_KEPT = 32
 """vec4s of queries and of sums that a lane may keep."""
 
@@ -58,13 +60,20 @@ def result_bytes(p: AttentionProblem, split: int) -> int:
     return ceil_div(p.kv_seq, split) * p.batch * p.heads * p.seq * ceil_div(p.v_head_dim, 4) * 16
 
 
+def most_to_merge(p: AttentionProblem, split: int) -> int:
+    """Invocations worth having for every four columns of a row where splits of so many keys are merged."""
+    room = max(MERGE_INVOCATIONS // ceil_div(p.v_head_dim, 4), 1)
+    return min(2 * ceil_div(p.kv_seq, split) - 1, room)
+
+
 def _slots_keys(c: Parameters) -> int:
     """Keys that a workgroup takes at a time."""
     return int(c["slots"] * c["unroll"])
 
 
 def _subgroups_keys(c: Parameters) -> int:
-    return int(c["subgroups"] * c["subgroup_size"] // c["lanes_d"] * c["unroll"])
+    """The same; one where the lanes of a key reach past the workgroup, which another rule refuses."""
+    return max(int(c["subgroups"] * c["subgroup_size"] // c["lanes_d"] * c["unroll"]), 1)
 
 
 def _decode_rules(tile: tuple[str, ...], keys: Callable[[Parameters], int]) -> tuple[Rule, ...]:
@@ -99,6 +108,12 @@ def _decode_rules(tile: tuple[str, ...], keys: Callable[[Parameters], int]) -> t
             (*tile, "steps"),
             "results of the splits are larger than WGSL can index",
             lambda p, c: result_bytes(p, keys(c) * c["steps"]) < BYTES_LIMIT,
+        ),
+        Rule(
+            (*tile, "steps", "merge_threads"),
+            "more invocations merge a row than there are splits, or than a workgroup should have",
+            lambda p, c: c["merge_threads"] <= most_to_merge(p, keys(c) * c["steps"]),
+            needed=False,
         ),
     )
 

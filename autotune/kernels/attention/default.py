@@ -12,6 +12,7 @@ from autotune.kernels.attention.decode import (
     MAX_UNROLLED,
     decode_bytes,
     loads,
+    most_to_merge,
     result_bytes,
 )
 from autotune.kernels.attention.matrix import MATRIX_RULES
@@ -66,7 +67,7 @@ def _decode(p: AttentionProblem, limits: Mapping[str, int], vector: Literal[1, 4
         "vector": vector,
     }
     memory = limits["maxComputeWorkgroupStorageSize"]
-    while not _fits(p, FlashDecode(rows=rows, unroll=unroll, steps=1, **shape), memory):
+    while not _fits(p, FlashDecode(rows=rows, unroll=unroll, steps=1, merge_threads=1, **shape), memory):
         if unroll > 1:
             unroll //= 2
         elif rows > 1:
@@ -76,7 +77,8 @@ def _decode(p: AttentionProblem, limits: Mapping[str, int], vector: Literal[1, 4
     others = p.batch * p.kv_heads * ceil_div(p.seq * p.group, rows)
     tiles = ceil_div(p.kv_seq, slots * unroll)
     steps = _power_of_two_to(min(tiles * others // WANTED, p.kv_seq // (slots * unroll), 64))
-    config = FlashDecode(rows=rows, unroll=unroll, steps=steps, **shape)
+    merge: Any = _power_of_two_to(min(most_to_merge(p, slots * unroll * steps), 8))
+    config = FlashDecode(rows=rows, unroll=unroll, steps=steps, merge_threads=merge, **shape)
     room = min(limits["maxStorageBufferBindingSize"], limits["maxBufferSize"])
     return config if result_bytes(p, config.split) <= room else None
 

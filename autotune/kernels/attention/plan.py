@@ -23,9 +23,6 @@ from autotune.kernels.base import Resources
 from autotune.kernels.matrices import FEATURES
 from autotune.model import DTYPE_BYTES, Buffer, Expr, Pass, Plan, Role, SubgroupMatrix
 
-MERGE_THREADS = 8
-"""Invocations that share the splits of the keys in the merging pass, for every four columns."""
-MERGE_INVOCATIONS = 256
 DECODE_SCRATCH = ("sums", "peaks")
 """Buffers that the first pass of decoding leaves to the second."""
 FIXED = ("head_dim", "v_head_dim")
@@ -387,19 +384,16 @@ def _split_step(p: AttentionProblem, c: Decode, **fields: Any) -> _Step:
 
 
 def _merge_step(p: AttentionProblem, c: Decode) -> _Step:
-    """The second pass: no more invocations for a row than there are splits here."""
     quads = ceil_div(p.v_head_dim, 4)
-    most = max(min(MERGE_THREADS, MERGE_INVOCATIONS // quads), 1)
-    threads = next(n for n in (1, 2, 4, 8) if n * 2 > most or n >= ceil_div(p.kv_seq, c.split))
     return _step(
         p,
         "flash_merge",
         _uses(p, "sums", "out"),
         DECODE_SCRATCH,
-        workgroup_size=(quads, threads, 1),
-        workgroup_bytes=quads * threads * 16 + whole(threads * 8),
+        workgroup_size=(quads, c.merge_threads, 1),
+        workgroup_bytes=quads * c.merge_threads * 16 + whole(c.merge_threads * 8),
         workgroups={"mul": ["batch", "heads", "seq"]},
-        context={"guard_d": False, "guard_v": False, "split": c.split, "merge_threads": threads},
+        context={"guard_d": False, "guard_v": False, "split": c.split},
     )
 
 
