@@ -21,6 +21,7 @@ from autotune.kernels.attention import (
     FlashDecodeSubgroup,
     Naive,
 )
+from autotune.kernels.tiles import NVIDIA
 from autotune.limits import split_grid
 
 
@@ -185,6 +186,23 @@ def test_the_default_is_right(runtime, changes):
         pytest.skip("compiling takes too long there")
     asked = problem(**changes)
     assert run(runtime, asked, ATTENTION.default(asked, runtime.profile)) is None
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"heads": 8, "kv_heads": 2, "seq": 1, "kv_seq": 300, "head_dim": 64},
+        {"heads": 3, "kv_heads": 1, "seq": 5, "kv_seq": 77, "head_dim": 20, "v_head_dim": 12, "causal": True},
+        {"seq": 8, "kv_seq": 9, "head_dim": 3},
+    ],
+    ids=repr,
+)
+def test_the_default_in_subgroups_is_right(runtime, changes):
+    asked = problem(**changes)
+    config = ATTENTION.default(asked, structs.replace(runtime.profile, vendor_id=NVIDIA))
+    assert isinstance(config, FlashDecodeSubgroup)
+    assert run(runtime, asked, config) is None
+    assert not isinstance(ATTENTION.default(asked, runtime.profile), FlashDecodeSubgroup)
 
 
 @pytest.mark.parametrize("seq", [16, 4, 1])

@@ -21,6 +21,7 @@ from autotune.kernels.attention import ATTENTION, AttentionProblem, Flash, Flash
 from autotune.kernels.attention.numeric import _WIDEST
 from autotune.kernels.attention.problem import LARGEST_FACTOR, SMALLEST_FACTOR
 from autotune.kernels.attention.strides import strides
+from autotune.kernels.tiles import NVIDIA
 from autotune.model import DTYPE_BYTES
 
 HALF = structs.replace(limits.base_profile(), features=("shader-f16",))
@@ -108,6 +109,14 @@ def test_the_default_is_legal_for_any_problem_within_the_base_limits(**sizes):
     reasons = list(space.refusals(ATTENTION, asked, config, HALF))
     own = max(asked.elements().values()) * DTYPE_BYTES[asked.dtype]
     assert reasons == [] or own > HALF.limits["maxStorageBufferBindingSize"]
+    nvidia = structs.replace(
+        roomy,
+        vendor_id=NVIDIA,
+        features=("shader-f16", "subgroups"),
+        subgroup_size=32,
+        adapter_type="discrete",
+    )
+    assert list(space.refusals(ATTENTION, asked, ATTENTION.default(asked, nvidia), nvidia)) == []
 
 
 @pytest.mark.parametrize("name", SHAPES)

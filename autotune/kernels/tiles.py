@@ -16,6 +16,8 @@ from autotune.kernels.base import Parameters, Rule
 
 LANES = 32
 """Neighbouring invocations that lie together over a tile, and that workgroups are a multiple of."""
+NVIDIA = 0x10DE
+"""PCI vendor whose GPUs all let an invocation keep 128 sums in registers, and have subgroups of one size."""
 SMALLEST_TILE = 32
 """Edge of a tile that is never too large, in elements."""
 MAX_REGISTER_BLOCK = 128

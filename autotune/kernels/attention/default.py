@@ -1,15 +1,22 @@
 """A good config without tuning, for any device: legal wherever WebGPU's base limits hold."""
 
 from collections.abc import Iterator, Mapping
-from itertools import chain
+from itertools import chain, product
 from typing import Any, Literal
 
 from autotune.expression import ceil_div
-from autotune.kernels.attention.configs import AttentionConfig, Flash, FlashDecode, FlashSubgroupMatrix
+from autotune.kernels.attention.configs import (
+    AttentionConfig,
+    Flash,
+    FlashDecode,
+    FlashDecodeSubgroup,
+    FlashSubgroupMatrix,
+)
 from autotune.kernels.attention.decode import (
     MAX_LOADS,
     MAX_ROWS,
     MAX_UNROLLED,
+    SUBGROUP_RULES,
     decode_bytes,
     loads,
     most_to_merge,
@@ -19,7 +26,9 @@ from autotune.kernels.attention.matrix import MATRIX_RULES
 from autotune.kernels.attention.plan import flash_bytes, resources
 from autotune.kernels.attention.problem import AttentionProblem
 from autotune.kernels.attention.strides import contiguous
+from autotune.kernels.base import Rule
 from autotune.kernels.matrices import extents, shapes_of
+from autotune.kernels.tiles import NVIDIA
 from autotune.limits import BASE_LIMITS, refusals
 from autotune.model import DeviceProfile
 
@@ -32,16 +41,17 @@ MATRIX_EXTENT = 16
 
 
 def default(problem: AttentionProblem, profile: DeviceProfile | None) -> AttentionConfig:
-    """Few queries: stream K and V, the keys split. Else matrix units where elements are f16 and a GPU has
-    them, or the largest tiles that the device has room for."""
+    """Few queries: stream K and V, the keys split, in subgroups where their size is certain. Else matrix
+    units where elements are f16 and a GPU has them, or the largest tiles that the device has room for."""
     limits = BASE_LIMITS | (profile.limits if profile is not None else {})
     memory = limits["maxComputeWorkgroupStorageSize"]
     invocations = limits["maxComputeInvocationsPerWorkgroup"]
     vector: Literal[1, 4] = 4 if contiguous(problem) else 1
-    few = problem.seq <= DECODE_QUERIES and problem.seq * problem.group <= MAX_ROWS
-    streaming = _decode(problem, limits, vector) if few and ceil_div(problem.v_head_dim, 4) <= 128 else None
-    if streaming is not None:
-        return streaming
+    if problem.seq <= DECODE_QUERIES and problem.seq * problem.group <= MAX_ROWS:
+        in_subgroups = None if profile is None else next(_in_subgroups(problem, profile, vector), None)
+        streaming = in_subgroups or _decode(problem, limits, vector)
+        if streaming is not None:
+            return streaming
     slow = profile is not None and profile.is_cpu  # compiles long texts slowly
     on_matrices = None if profile is None or slow else next(_on_matrix_units(problem, profile, vector), None)
     if on_matrices is not None:
@@ -55,6 +65,8 @@ def default(problem: AttentionProblem, profile: DeviceProfile | None) -> Attenti
 def _decode(p: AttentionProblem, limits: Mapping[str, int], vector: Literal[1, 4]) -> FlashDecode | None:
     """128 invocations, eight of them a key (fewer where heads are short), and enough splits to fill a GPU.
     None where heads are too long even for one row and one key at a time, or the results too large to keep."""
+    if ceil_div(p.v_head_dim, 4) > 128:
+        return None
     rows: Any = min(_power_of_two_from(p.seq * p.group), 16)
     lanes: Any = max(min(_power_of_two_from(ceil_div(p.head_dim, 4)), 8), 2)
     slots = 128 // lanes
@@ -81,6 +93,45 @@ def _decode(p: AttentionProblem, limits: Mapping[str, int], vector: Literal[1, 4
     config = FlashDecode(rows=rows, unroll=unroll, steps=steps, merge_threads=merge, **shape)
     room = min(limits["maxStorageBufferBindingSize"], limits["maxBufferSize"])
     return config if result_bytes(p, config.split) <= room else None
+
+
+def _in_subgroups(
+    p: AttentionProblem, profile: DeviceProfile, vector: Literal[1, 4]
+) -> Iterator[FlashDecodeSubgroup]:
+    """Legal configs for an NVIDIA GPU, the best guess first: eight subgroups, eight keys a lane, and enough
+    splits to fill it; then what takes fewer registers and less workgroup memory. None for other vendors,
+    some of whose drivers choose the size of subgroups for each kernel: nobody has proved a default."""
+    size: Any = profile.subgroup_size
+    if profile.vendor_id != NVIDIA or not size:
+        return
+    lanes: Any = min(max(_power_of_two_from(ceil_div(p.head_dim, 4)), 2), size)
+    rows: Any = min(_power_of_two_from(p.seq * p.group), lanes, 8)
+    others = p.batch * p.kv_heads * ceil_div(p.seq * p.group, rows)
+    unroll: Any
+    for subgroups, unroll in product((8, 4, 2, 1), (8, 4, 2, 1)):
+        tile = subgroups * size // lanes * unroll
+        steps = _power_of_two_to(min(ceil_div(p.kv_seq, tile) * others // WANTED, p.kv_seq // tile, 64))
+        merge: Any = _power_of_two_to(min(most_to_merge(p, tile * steps), 8))
+        config = FlashDecodeSubgroup(
+            rows=rows,
+            lanes_d=lanes,
+            unroll=unroll,
+            subgroups=subgroups,
+            steps=steps,
+            ahead="tile" if steps > 1 else "values",
+            subgroup_size=size,
+            merge_threads=merge,
+            vector=vector,
+        )
+        if _legal(p, config, SUBGROUP_RULES, profile):
+            yield config
+
+
+def _legal(
+    p: AttentionProblem, config: AttentionConfig, rules: tuple[Rule, ...], profile: DeviceProfile
+) -> bool:
+    broken = any(not rule.holds(p, config.parameters()) for rule in rules)
+    return not broken and next(refusals(resources(p, config), profile), None) is None
 
 
 def _fits(p: AttentionProblem, config: FlashDecode, memory: int) -> bool:
@@ -125,8 +176,7 @@ def _on_matrix_units(
                 slack=8,
                 vector=vector,
             )
-            broken = any(not rule.holds(p, config.parameters()) for rule in MATRIX_RULES)
-            if not broken and next(refusals(resources(p, config), profile), None) is None:
+            if _legal(p, config, MATRIX_RULES, profile):
                 yield config
 
 

@@ -18,6 +18,7 @@ from autotune.kernels.gemm.problem import GemmProblem
 from autotune.kernels.gemm.rules import vec4_possible
 from autotune.kernels.gemm.streaming import FEW, along, larger, vec4_rows
 from autotune.kernels.matrix_tiles import default_tiles
+from autotune.kernels.tiles import NVIDIA
 from autotune.limits import BASE_LIMITS
 from autotune.model import DTYPE_BYTES, DeviceProfile
 
@@ -31,10 +32,8 @@ GEMV_ROWS = 8
 """Rows of A up to which the kernel that streams B is the better choice."""
 MATRIX_ROWS = 16
 """Rows and columns of C, and depth, up to which matrix units would mostly multiply zeros."""
-NVIDIA = 0x10DE
-"""PCI vendor whose GPUs all let an invocation keep 128 sums in registers."""
 MANY_TILES = 240
-"""Tiles of 128×128 from which on they fill a large GPU of that vendor, two workgroups a core."""
+"""Tiles of 128×128 from which on they fill a large GPU of NVIDIA's, two workgroups a core."""
 MANY_LINES = 8192
 """Rows or columns of the streamed matrix from which on a GPU is full without more invocations for each."""
 
