@@ -14,12 +14,12 @@ from autotune.files import UnreadableError, read_regular, write_atomic
 from autotune.kernels.base import Family
 from autotune.levels import Answer, default_answer
 from autotune.limits import BASE_LIMITS, base_profile, needs
-from autotune.model import MATRIX_FEATURE, Plan, Problem
+from autotune.model import Plan, Problem
 
 MANIFEST_SCHEMA = 3
 MANIFEST = "manifest.json"
 TWIN_MANIFEST = "manifest-portable.json"
-"""Of the kernel that runs where the other one's experimental feature is missing."""
+"""Of the kernel that runs where the other one's features or subgroups are missing."""
 
 
 def export(
@@ -27,8 +27,8 @@ def export(
 ) -> list[Path]:
     """Write the kernel of an answer and its manifest into a directory, which is made if absent.
 
-    A kernel that needs an experimental feature has a twin beside it: the portable default of the problem,
-    with a manifest of its own, which the other one names.
+    A kernel written for subgroups of one size, as all for matrix units are, has a twin beside it: the
+    portable default of the problem, with a manifest of its own, which the other one names.
 
     A directory holds one kernel: the texts that an earlier manifest in it names, and that are as they
     were written, are removed. Returns the files written, the manifest last.
@@ -39,7 +39,7 @@ def export(
     plan = family.plan(problem, answer.config, specialize=specialize)
     files: dict[str, bytes] = {}
     twin = None
-    if MATRIX_FEATURE in plan.features:
+    if any(step.subgroup_size for step in plan.passes):
         twin = TWIN_MANIFEST
         portable = default_answer(family, problem, base_profile())
         plain = family.plan(problem, portable.config, specialize=specialize)

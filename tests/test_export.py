@@ -6,10 +6,15 @@ import json
 import pytest
 from fake_family import device
 from matrix_units import SMALL
+from msgspec import structs
 
+from autotune import limits
 from autotune.errors import AutotuneError
 from autotune.export import export
+from autotune.kernels import family_of
+from autotune.kernels.attention import ATTENTION, AttentionProblem
 from autotune.kernels.gemm import GEMM, GemmProblem, MatrixUnits, Naive, SplitK, Tiled
+from autotune.kernels.tiles import NVIDIA
 from autotune.levels import Answer
 from autotune.model import MATRIX_FEATURE
 
@@ -22,7 +27,7 @@ assert isinstance(TWO_PASSES, SplitK)
 
 def write(directory, config=TILED, problem=PROBLEM, **options):
     answer = Answer(config=config, level="default")
-    paths = export(GEMM, problem, answer, directory, **options)
+    paths = export(family_of(problem), problem, answer, directory, **options)
     assert paths[-1] == directory / "manifest.json"
     return json.loads(paths[-1].read_text())
 
@@ -181,6 +186,24 @@ def test_a_kernel_on_matrix_units_has_a_twin_that_runs_everywhere(tmp_path):
     assert named == texts(tmp_path) - {"manifest-portable.json"}
     for step in twin["passes"]:
         assert hashlib.sha256((tmp_path / step["file"]).read_bytes()).hexdigest() == step["sha256"]
+
+
+def test_a_kernel_for_subgroups_of_one_size_has_a_twin_that_does_for_any(tmp_path):
+    asked = AttentionProblem(heads=4, kv_heads=1, seq=1, kv_seq=200, head_dim=64)
+    nvidia = structs.replace(
+        limits.base_profile(),
+        vendor_id=NVIDIA,
+        features=("subgroups",),
+        subgroup_size=32,
+        adapter_type="discrete",
+    )
+    config = ATTENTION.default(asked, nvidia)
+    assert config.variant == "flash_decode_subgroup"
+    manifest = write(tmp_path, config, asked)
+    twin = json.loads((tmp_path / manifest["twin"]).read_text())
+    assert [step["subgroupSize"] for step in manifest["passes"]] == [32, None]
+    assert (manifest["requiredFeatures"], twin["requiredFeatures"]) == (["subgroups"], [])
+    assert {step["subgroupSize"] for step in twin["passes"]} == {None}
 
 
 def test_the_twin_goes_with_the_kernel_that_it_was_written_for(tmp_path):
