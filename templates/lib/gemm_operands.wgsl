@@ -8,7 +8,7 @@ alias Staged = {{ accumulate if staged == "accumulator" else dtype }};
 //# endif
 @group(0) @binding({{ binding_a }}) var<storage, {{ mode_a }}> a: array<{{ element_a | default("vec4<Stored>" if vector_a == 4 else "Stored") }}>;
 @group(0) @binding({{ binding_b }}) var<storage, {{ mode_b }}> b: array<{{ element_b | default("vec4<Stored>" if vector_b == 4 else "Stored") }}>;
-//# if packs
+//# if packs and batched
 
 // Rows of what has been packed{{ ", with zeros past K" if depth_step > 1 }}.
 fn packed_depth() -> u32 {
