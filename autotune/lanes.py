@@ -115,7 +115,7 @@ class Aside:
                 if _crashed(trial) and not self._stopping:
                     trial = evaluate(self._bench, config, best)  # a neighbour may have taken the driver down
             except BaseException as error:
-                self.error = error
+                self.error = None if self._at_once else error  # which then came from outside
                 results.put(Done(self, config, None, error, begun=begun))
                 return
             results.put(Done(self, config, trial))

@@ -255,3 +255,29 @@ def test_a_worker_whose_data_does_not_load_is_not_left_behind():
     with pytest.raises(WorkerError, match="no memory"):
         lanes._beside(bench(Closable()), runtime)
     assert runtime.closed
+
+
+def test_what_ends_a_lane_is_told_unless_it_was_ended_at_once():
+    def broken(*_):
+        raise WorkerError("gone")
+
+    failed = Aside(lambda: bench(Closable(play=broken)))
+    failed.submit(DEFAULT, None, queue.SimpleQueue())
+    failed.stop(at_once=False)
+    assert str(failed.error) == "gone"
+
+    inside, results = threading.Event(), queue.SimpleQueue()
+    runtime = Closable()
+
+    def killed(*_):
+        inside.set()
+        while not runtime.closed:
+            threading.Event().wait(0.01)
+        raise WorkerError("closed")
+
+    runtime.play = killed
+    ended = Aside(lambda: bench(runtime))
+    ended.submit(DEFAULT, None, results)
+    inside.wait(timeout=30)
+    ended.stop(at_once=True)
+    assert (ended.error, results.get_nowait().trial) == (None, None)
