@@ -82,9 +82,9 @@ def device_rules(
 
 
 def subgroup_rule(profile: DeviceProfile, subgroup: str = "subgroup_size") -> Rule:
-    """What `limits.refusals` says about the size of subgroups; 0 stands for a text that does for any."""
+    """What `limits.refusals` says about the size of subgroups."""
     size = profile.subgroup_size if "subgroups" in profile.features else 0
-    return Rule((subgroup,), "written for subgroups of another size", lambda _, c: c[subgroup] in (0, size))
+    return Rule((subgroup,), "written for subgroups of another size", lambda _, c: c[subgroup] == size)
 
 
 def subgroups(c: Parameters) -> int:

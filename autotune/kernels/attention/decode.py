@@ -87,12 +87,6 @@ def _decode_rules(tile: tuple[str, ...], keys: Callable[[Parameters], int]) -> t
             needed=False,
         ),
         Rule(
-            ("lanes_d",),
-            "more invocations than a key has vec4s",
-            lambda p, c: c["lanes_d"] == 2 or c["lanes_d"] * 4 < 2 * p.head_dim,
-            needed=False,
-        ),
-        Rule(
             (*tile, "steps"),
             "more keys in a split than there are",
             lambda p, c: c["steps"] == 1 or keys(c) * c["steps"] <= p.kv_seq,
@@ -121,6 +115,12 @@ def _decode_rules(tile: tuple[str, ...], keys: Callable[[Parameters], int]) -> t
 DECODE_RULES = (
     *_decode_rules(("slots", "unroll"), _slots_keys),
     Rule(
+        ("lanes_d",),
+        "more invocations than a key has vec4s",
+        lambda p, c: c["lanes_d"] == 2 or c["lanes_d"] * 4 < 2 * p.head_dim,
+        needed=False,
+    ),
+    Rule(
         ("lanes_d", "slots"),
         f"workgroup not a multiple of {LANES} invocations",
         lambda _, c: c["lanes_d"] * c["slots"] % LANES == 0,
@@ -146,6 +146,12 @@ DECODE_RULES = (
 )
 
 SUBGROUP_RULES = (
+    Rule(
+        ("lanes_d",),
+        "more lanes than a key and its row of V have vec4s",
+        lambda p, c: c["lanes_d"] == 2 or c["lanes_d"] * 4 < 2 * max(p.head_dim, p.v_head_dim),
+        needed=False,
+    ),
     Rule(
         ("lanes_d", "subgroup_size"),
         "lanes of a key reach past a subgroup",
