@@ -150,6 +150,16 @@ def test_one_problem_has_one_spelling():
     assert ATTENTION.distance(problem(), problem(kv_heads=8)) == 0
 
 
+def test_for_few_queries_the_same_group_of_heads_is_nearer_than_the_same_batch():
+    asked = AttentionProblem(heads=32, kv_heads=8, seq=1, kv_seq=4096, head_dim=128)
+    alike = AttentionProblem(batch=8, heads=32, kv_heads=8, seq=1, kv_seq=2048, head_dim=128)
+    alone = AttentionProblem(heads=32, seq=1, kv_seq=4096, head_dim=128)
+    assert ATTENTION.distance(asked, alike) < ATTENTION.distance(asked, alone)
+    assert ATTENTION.distance(asked, alone) == ATTENTION.distance(alone, asked)
+    long = [structs.replace(p, seq=4096, kv_seq=4096, capacity=4096) for p in (asked, alike, alone)]
+    assert ATTENTION.distance(*long[:2]) > ATTENTION.distance(long[0], long[2])
+
+
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [

@@ -18,7 +18,7 @@ from autotune.kernels.attention.configs import (
     FlashSubgroupMatrix,
     Naive,
 )
-from autotune.kernels.attention.default import default
+from autotune.kernels.attention.default import DECODE_QUERIES, default
 from autotune.kernels.attention.matrix import MATRIX_RULES, sums_in_f16
 from autotune.kernels.attention.plan import plan, resources
 from autotune.kernels.attention.problem import (
@@ -195,7 +195,10 @@ class Attention(Family):
         differences += bool(problem.window) != bool(other.window)
         nearby = 0.0 if problem.window == other.window else 0.05
         room = 0.0 if problem.capacity == other.capacity else 0.01
-        return doublings(problem, other, _SIZES) + 0.25 * differences + nearby + room
+        streams = max(problem.seq, other.seq) <= DECODE_QUERIES
+        # there the heads of a group are rows of one workgroup, so that K and V are read once
+        rows = 2.0 * doublings(problem, other, ("group",)) if streams else 0.0
+        return doublings(problem, other, _SIZES) + 0.25 * differences + nearby + room + rows
 
     def neighbours(self, problem: AttentionProblem, config: AttentionConfig) -> list[Problem]:
         match config:
