@@ -76,12 +76,21 @@ REGISTER_BLOCK = Rule(
 )
 """Register blocks that stay in registers."""
 
-LANES_FIT = (
-    Rule(
-        ("tile_m", "tile_n", "thread_m", "thread_n"),
+
+def whole_lanes(
+    parameters: tuple[str, ...], invocations: Callable[[Parameters], int], *, needed: bool
+) -> Rule:
+    """Whether the invocations of a workgroup, which these parameters tell, are a multiple of `LANES`."""
+    return Rule(
+        parameters,
         f"workgroup not a multiple of {LANES} invocations",
-        lambda _, c: threads(c) % LANES == 0,
-    ),
+        lambda _, c: invocations(c) % LANES == 0,
+        needed=needed,
+    )
+
+
+LANES_FIT = (
+    whole_lanes(("tile_m", "tile_n", "thread_m", "thread_n"), threads, needed=True),
     Rule(
         ("tile_n", "thread_n", "lanes_n"),
         "lanes do not fit the tile along N",

@@ -8,7 +8,7 @@ from autotune.kernels.attention.problem import AttentionProblem
 from autotune.kernels.attention.rules import VECTOR_RULES
 from autotune.kernels.base import Parameters, Rule
 from autotune.kernels.sizes import BYTES_LIMIT
-from autotune.kernels.tiles import LANES
+from autotune.kernels.tiles import whole_lanes
 
 MAX_ROWS = 128
 """Rows (queries times heads of a group) beyond which tiles reuse K and V better."""
@@ -120,12 +120,7 @@ DECODE_RULES = (
         lambda p, c: c["lanes_d"] == 2 or c["lanes_d"] * 4 < 2 * p.head_dim,
         needed=False,
     ),
-    Rule(
-        ("lanes_d", "slots"),
-        f"workgroup not a multiple of {LANES} invocations",
-        lambda _, c: c["lanes_d"] * c["slots"] % LANES == 0,
-        needed=False,
-    ),
+    whole_lanes(("lanes_d", "slots"), lambda c: c["lanes_d"] * c["slots"], needed=False),
     Rule(
         ("lanes_d", "slots"),
         "fewer invocations than a row of V has vec4s",
@@ -162,12 +157,7 @@ SUBGROUP_RULES = (
         "more rows than lanes of a key, each of which has scores of one row",
         lambda _, c: c["rows"] <= c["lanes_d"],
     ),
-    Rule(
-        ("subgroups", "subgroup_size"),
-        f"workgroup not a multiple of {LANES} invocations",
-        lambda _, c: c["subgroups"] * c["subgroup_size"] % LANES == 0,
-        needed=False,
-    ),
+    whole_lanes(("subgroups", "subgroup_size"), lambda c: c["subgroups"] * c["subgroup_size"], needed=False),
     Rule(
         ("rows", "lanes_d"),
         "queries and sums of O take too many registers",

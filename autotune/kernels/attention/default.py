@@ -86,13 +86,17 @@ def _decode(p: AttentionProblem, limits: Mapping[str, int], vector: Literal[1, 4
             rows //= 2
         else:
             return None
-    others = p.batch * p.kv_heads * ceil_div(p.seq * p.group, rows)
-    tiles = ceil_div(p.kv_seq, slots * unroll)
-    steps = _power_of_two_to(min(tiles * others // WANTED, p.kv_seq // (slots * unroll), 64))
-    merge: Any = _power_of_two_to(min(most_to_merge(p, slots * unroll * steps), 8))
+    steps, merge = _splits(p, rows, slots * unroll)
     config = FlashDecode(rows=rows, unroll=unroll, steps=steps, merge_threads=merge, **shape)
     room = min(limits["maxStorageBufferBindingSize"], limits["maxBufferSize"])
     return config if result_bytes(p, config.split) <= room else None
+
+
+def _splits(p: AttentionProblem, rows: int, tile: int) -> tuple[int, Any]:
+    """Steps of `tile` keys that leave enough splits to fill a GPU, and invocations that merge a row."""
+    others = p.batch * p.kv_heads * ceil_div(p.seq * p.group, rows)
+    steps = _power_of_two_to(min(ceil_div(p.kv_seq, tile) * others // WANTED, p.kv_seq // tile, 64))
+    return steps, _power_of_two_to(min(most_to_merge(p, tile * steps), 8))
 
 
 def _in_subgroups(
@@ -106,12 +110,10 @@ def _in_subgroups(
         return
     lanes: Any = min(max(_power_of_two_from(ceil_div(p.head_dim, 4)), 2), size)
     rows: Any = min(_power_of_two_from(p.seq * p.group), lanes, 8)
-    others = p.batch * p.kv_heads * ceil_div(p.seq * p.group, rows)
     unroll: Any
     for subgroups, unroll in product((8, 4, 2, 1), (8, 4, 2, 1)):
         tile = subgroups * size // lanes * unroll
-        steps = _power_of_two_to(min(ceil_div(p.kv_seq, tile) * others // WANTED, p.kv_seq // tile, 64))
-        merge: Any = _power_of_two_to(min(most_to_merge(p, tile * steps), 8))
+        steps, merge = _splits(p, rows, tile)
         config = FlashDecodeSubgroup(
             rows=rows,
             lanes_d=lanes,

@@ -5,7 +5,7 @@ from autotune.kernels.attention.problem import AttentionProblem
 from autotune.kernels.attention.strides import contiguous
 from autotune.kernels.base import Parameters, Rule
 from autotune.kernels.sizes import BYTES_LIMIT
-from autotune.kernels.tiles import LANES, mostly_full, vector_access
+from autotune.kernels.tiles import mostly_full, vector_access, whole_lanes
 
 MAX_REGISTERS = 192
 """Scores and sums of O that an invocation may keep."""
@@ -152,12 +152,7 @@ FLASH_RULES = (
         lambda p, c: c["tile_d"] <= 8 or c["tile_d"] < 2 * p.head_dim,
         needed=False,
     ),
-    Rule(
-        ("tile_q", "tile_kv", "thread_q", "thread_kv"),
-        f"workgroup not a multiple of {LANES} invocations",
-        lambda _, c: _invocations(c) % LANES == 0,
-        needed=False,
-    ),
+    whole_lanes(("tile_q", "tile_kv", "thread_q", "thread_kv"), _invocations, needed=False),
     Rule(
         ("tile_kv", "thread_kv", "thread_v"),
         "columns do not fit those of V",

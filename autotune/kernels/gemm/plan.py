@@ -292,9 +292,9 @@ def _multiples(problem: GemmProblem, config: GemmConfig, vectors: dict[str, int]
     if isinstance(config, MatrixUnits):
         of_operands = matrix.multiples(problem, config)
         found |= {name: max(count, found.get(name, 1)) for name, count in of_operands.items()}
-    if isinstance(config, Blocked | MatrixUnits) and _whole_k(problem, config):
-        filled = bool(packs) and packing.depth_step(problem) % config.tile_k == 0
-        found |= {} if filled else {"k": max(config.tile_k, found.get("k", 1))}
+    filled = packing.depth_step(problem) if packs else 1  # what packing makes K a multiple of
+    if isinstance(config, Blocked | MatrixUnits) and _whole_k(problem, config) and filled % config.tile_k:
+        found["k"] = max(config.tile_k, found.get("k", 1))
     return {name: found[name] for name in _sizes(problem) if name in found}
 
 

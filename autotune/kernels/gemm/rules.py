@@ -5,7 +5,6 @@ from autotune.kernels.gemm.packing import INDEXABLE_COPIES, of_packed
 from autotune.kernels.gemm.problem import GemmProblem
 from autotune.kernels.gemm.streaming import FEW, along, larger, vec4_rows
 from autotune.kernels.tiles import (
-    LANES,
     LANES_FIT,
     MAX_GEMV_M,
     REGISTER_BLOCK,
@@ -16,6 +15,7 @@ from autotune.kernels.tiles import (
     good_rows,
     unrolled_code,
     vector_access,
+    whole_lanes,
     whole_rows,
 )
 
@@ -165,11 +165,7 @@ GEMV_RULES = (
         lambda p, c: c["staging"] == "workgroup" or along(p, FEW[c["stream"]]) == "k",
         needed=False,
     ),
-    Rule(
-        ("lanes_n", "threads_k"),
-        f"workgroup not a multiple of {LANES} invocations",
-        lambda _, c: c["lanes_n"] * c["threads_k"] % LANES == 0,
-    ),
+    whole_lanes(("lanes_n", "threads_k"), lambda c: c["lanes_n"] * c["threads_k"], needed=True),
     Rule(
         ("threads_k",),
         "invocations along K are not a power of two",

@@ -12,6 +12,7 @@ from autotune.kernels.tiles import (
     even_loads,
     few_tiles,
     unrolled_code,
+    whole_lanes,
     whole_rows,
 )
 
@@ -58,12 +59,7 @@ GEMV_RULES = (
         lambda _, c: c["rows"] * c["columns"] <= MAX_SUMS,
         needed=False,
     ),
-    Rule(
-        ("lanes_n", "lanes_k"),
-        f"workgroup not a multiple of {LANES} invocations",
-        lambda _, c: c["lanes_n"] * c["lanes_k"] % LANES == 0,
-        needed=False,
-    ),
+    whole_lanes(("lanes_n", "lanes_k"), lambda c: c["lanes_n"] * c["lanes_k"], needed=False),
     Rule(
         ("lanes_k",),
         "invocations along K are not a power of two",
