@@ -42,8 +42,7 @@ enable f16;
 
 {% include "lib/grid.wgsl" %}
 
-@group(0) @binding(9) var<storage, read_write> sums: array<vec4<f32>>;  // [split][entry][head][query][column / 4]
-@group(0) @binding(10) var<storage, read_write> peaks: array<vec2<f32>>;  // [split][entry][head][query] of (m, l)
+{% include "attention/split_results.wgsl" %}
 
 const ROWS = {{ rows }}u;
 const LANES_D = {{ lanes_d }}u;
@@ -84,22 +83,8 @@ fn main(
     @builtin(local_invocation_index) invocation: u32,
 ) {
     // Which rows of which KV head, and which keys. Rows past the end are the last one again, never stored.
-    let all_rows = sizes.seq * sizes.group;
-    let blocks = (all_rows + ROWS - 1u) / ROWS;
-    let splits = (sizes.kv_seq + SPLIT - 1u) / SPLIT;
-    let id = linear_workgroup(workgroup, grid);
-    if (id >= blocks * splits * sizes.kv_heads * sizes.batch) { return; }
-    let row0 = id % blocks * ROWS;
-    let split = id / blocks % splits;
-    let kv_head = id / (blocks * splits) % sizes.kv_heads;
-    let batch = id / (blocks * splits * sizes.kv_heads);
-    let last_row = min(row0 + ROWS, all_rows) - 1u;
-    let keys = keys_of(batch);
-    let kv_begin = max(split * SPLIT, seen_from(keys, row0 / sizes.group) / TILE_KV * TILE_KV);
-    let kv_end = min(split * SPLIT + SPLIT, seen_to(keys, last_row / sizes.group));
-    let last_read = max(kv_end, 1u) - 1u;  // in place of what lies past it, which is masked
-    let k_begin = k_start(batch, kv_head);
-    let v_begin = v_start(batch, kv_head);
+//# set walk = "splits"
+{% include "attention/split_keys.wgsl" %}
     let factor = q_factor();
 
     let lane = invocation % LANES_D;

@@ -48,8 +48,7 @@ enable subgroups;
 
 {% include "lib/grid.wgsl" %}
 
-@group(0) @binding(9) var<storage, read_write> sums: array<vec4<f32>>;  // [split][entry][head][query][column / 4]
-@group(0) @binding(10) var<storage, read_write> peaks: array<vec2<f32>>;  // [split][entry][head][query] of (m, l)
+{% include "attention/split_results.wgsl" %}
 
 const ROWS = {{ rows }}u;
 const LANES_D = {{ lanes_d }}u;
@@ -128,22 +127,8 @@ fn main(
 ) {
     // Which rows of which KV head, and which keys. Heads that lie side by side in memory are neighbours in time.
     // Rows past the end are the last one again, never stored.
-    let all_rows = sizes.seq * sizes.group;
-    let blocks = (all_rows + ROWS - 1u) / ROWS;
-    let splits = (sizes.kv_seq + SPLIT - 1u) / SPLIT;
-    let id = linear_workgroup(workgroup, grid);
-    if (id >= blocks * splits * sizes.kv_heads * sizes.batch) { return; }
-    let row0 = id % blocks * ROWS;
-    let kv_head = id / blocks % sizes.kv_heads;
-    let split = id / (blocks * sizes.kv_heads) % splits;
-    let batch = id / (blocks * sizes.kv_heads * splits);
-    let last_row = min(row0 + ROWS, all_rows) - 1u;
-    let keys = keys_of(batch);
-    let kv_begin = max(split * SPLIT, seen_from(keys, row0 / sizes.group) / TILE_KV * TILE_KV);
-    let kv_end = min(split * SPLIT + SPLIT, seen_to(keys, last_row / sizes.group));
-    let last_read = max(kv_end, 1u) - 1u;  // in place of what lies past it, which is masked
-    let k_begin = k_start(batch, kv_head);
-    let v_begin = v_start(batch, kv_head);
+//# set walk = "heads"
+{% include "attention/split_keys.wgsl" %}
 
     // The neighbours in a workgroup are taken to be neighbours in a subgroup, as drivers lay them out.
     let lane = invocation % SUBGROUP;

@@ -20,8 +20,7 @@ enable f16;
 
 {% include "lib/grid.wgsl" %}
 
-@group(0) @binding(9) var<storage, read_write> sums: array<vec4<f32>>;  // [split][entry][head][query][column / 4]
-@group(0) @binding(10) var<storage, read_write> peaks: array<vec2<f32>>;  // [split][entry][head][query] of (m, l)
+{% include "attention/split_results.wgsl" %}
 
 const SPLIT = {{ split }}u;  // keys of a split
 const QUADS_V = {{ quads_v }}u;

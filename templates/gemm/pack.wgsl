@@ -32,8 +32,9 @@ const BLOCKS_K = TILE_K / 4u;
 const INVOCATIONS = BLOCKS * BLOCKS_K;
 //# if turns
 
-// The tile that a workgroup turns around{{ ", of A or of B" if operands | length == 2 }}.
-var<workgroup> turned: array<array<vec4<Stored>, BLOCKS + 1u>, TILE_K>;  // [k][{{ "row" if packs[0] == "a" else "column" }}{{ " or column" if operands | length == 2 }} / 4]
+//# set lines = {"a": "row of A", "b": "column of B"}
+// The tile that a workgroup turns around.
+var<workgroup> turned: array<array<vec4<Stored>, BLOCKS + 1u>, TILE_K>;  // [k][({% for op in operands if op.along == "k" %}{{ lines[op.x] }}{{ " or " if not loop.last }}{% endfor %}) / 4]
 //# endif
 {#-
 An operand is described by
