@@ -8,6 +8,7 @@ from wgsl_text import without_comments
 
 from autotune import limits, space, verify
 from autotune.kernels import family_of
+from autotune.kernels.tiles import NVIDIA
 
 many_examples = settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
 
@@ -67,6 +68,14 @@ def roomy_profile():
     base = limits.base_profile()
     roomy = {"maxStorageBufferBindingSize": 2**32, "maxBufferSize": 2**32}
     return structs.replace(base, features=("shader-f16",), limits=base.limits | roomy)
+
+
+def on_nvidia(profile):
+    """The profile, as a GPU of NVIDIA's with subgroups would have it."""
+    features = (*profile.features, "subgroups")
+    return structs.replace(
+        profile, vendor_id=NVIDIA, features=features, subgroup_size=32, adapter_type="discrete"
+    )
 
 
 def legal_configs_of(variants, problem, profile):

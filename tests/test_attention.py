@@ -141,6 +141,10 @@ def exchange(runtime, name):
     return structs.replace(EXCHANGES[name], subgroup_size=runtime.profile.subgroup_size)
 
 
+def named(runtime, name):
+    return exchange(runtime, name) if name in EXCHANGES else CONFIGS[name]
+
+
 @pytest.mark.parametrize("name", EXCHANGES)
 def test_products_that_stay_in_subgroups_are_right(runtime, name):
     size, config = runtime.profile.subgroup_size, exchange(runtime, name)
@@ -216,8 +220,7 @@ def test_new_tokens_behind_a_filled_cache_see_all_that_came_before(runtime, seq)
 @pytest.mark.parametrize("name", ["naive", "flash", "decode", "decode-ahead", *EXCHANGES])
 def test_queries_that_see_nothing_give_exactly_0_and_no_nan(runtime, name):
     asked = problem(**UNSEEN)
-    config = exchange(runtime, name) if name in EXCHANGES else CONFIGS[name]
-    data, o, lse = assert_unseen_queries_are_0(runtime, asked, config)
+    data, o, lse = assert_unseen_queries_are_0(runtime, asked, named(runtime, name))
     assert np.allclose(o[0, 5], data["v"].reshape(2, 40, 2, 8)[0, 39], atol=1e-5)
     expected = ATTENTION.reference(asked, data)
     assert np.abs(lse[0, :, 5] - expected["lse"][0, :, 5]).max() < 1e-4
@@ -261,10 +264,8 @@ def test_products_that_f16_does_not_hold_are_right(runtime):
 
 def test_workgroups_without_a_tile_leave_everything_alone(runtime):
     asked = problem(lse=True)
-    for config in (
-        *map(CONFIGS.get, ("naive", "flash", "decode")),
-        exchange(runtime, "more scores than lanes"),
-    ):
+    for name in ("naive", "flash", "decode", "more scores than lanes"):
+        config = named(runtime, name)
         plan = ATTENTION.plan(asked, config, specialize=False)
         more = tuple(structs.replace(step, workgroups=150) for step in plan.passes)
         assert complaint(runtime, asked, plan, structs.replace(plan, passes=more)) is None
@@ -293,8 +294,7 @@ def test_any_masks_lengths_layouts_and_head_counts_are_right(runtime, data):
     assert run(runtime, asked, Naive(workgroup=64)) is None
     names = [name for name in CONFIGS if name not in ("naive", "flash-tall")]
     names += EXCHANGES
-    name = data.draw(st.sampled_from(names))
-    config = exchange(runtime, name) if name in EXCHANGES else CONFIGS[name]
+    config = named(runtime, data.draw(st.sampled_from(names)))
     contiguous = asked.head_dim % 4 == 0 and asked.layout != "qkv-interleaved"
     if not slow(runtime):
         assert run(runtime, asked, config if contiguous else scalar(config)) is None
@@ -326,8 +326,7 @@ def test_a_wrong_online_softmax_does_not_pass(runtime, name):
         pytest.skip("what one adapter finds is enough")
     config, pattern, put = MUTANTS[name]
     asked = problem(seq=17, kv_seq=90)
-    chosen = exchange(runtime, config) if config in EXCHANGES else CONFIGS[config]
-    plan = ATTENTION.plan(asked, chosen, specialize=False)
+    plan = ATTENTION.plan(asked, named(runtime, config), specialize=False)
     texts = [re.sub(pattern, put, step.wgsl) for step in plan.passes]
     assert texts != [step.wgsl for step in plan.passes]
     passes = tuple(structs.replace(step, wgsl=text) for step, text in zip(plan.passes, texts, strict=True))

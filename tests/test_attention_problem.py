@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 from hypothesis import example, given, reject
 from hypothesis import strategies as st
-from kernel_checks import assert_finished, legal_configs_of, many_examples, roomy_profile
+from kernel_checks import assert_finished, legal_configs_of, many_examples, on_nvidia, roomy_profile
 from msgspec import structs
 from wgsl_text import workgroup_memory, workgroup_size
 
@@ -21,7 +21,6 @@ from autotune.kernels.attention import ATTENTION, AttentionProblem, Flash, Flash
 from autotune.kernels.attention.numeric import _WIDEST
 from autotune.kernels.attention.problem import LARGEST_FACTOR, SMALLEST_FACTOR
 from autotune.kernels.attention.strides import strides
-from autotune.kernels.tiles import NVIDIA
 from autotune.model import DTYPE_BYTES
 
 HALF = structs.replace(limits.base_profile(), features=("shader-f16",))
@@ -44,9 +43,7 @@ SHAPES = {
 def configs(name):
     """Some configs of the shipped space for a shape."""
     variants = ("naive", "flash", "flash_decode", "flash_decode_subgroup")
-    roomy = roomy_profile()
-    profile = structs.replace(roomy, features=(*roomy.features, "subgroups"), subgroup_size=32)
-    found = legal_configs_of(variants, SHAPES[name], profile)
+    found = legal_configs_of(variants, SHAPES[name], on_nvidia(roomy_profile()))
     return [c for some in found.values() for c in random.Random(0).sample(some, min(len(some), 60))]
 
 
@@ -109,13 +106,7 @@ def test_the_default_is_legal_for_any_problem_within_the_base_limits(**sizes):
     reasons = list(space.refusals(ATTENTION, asked, config, HALF))
     own = max(asked.elements().values()) * DTYPE_BYTES[asked.dtype]
     assert reasons == [] or own > HALF.limits["maxStorageBufferBindingSize"]
-    nvidia = structs.replace(
-        roomy,
-        vendor_id=NVIDIA,
-        features=("shader-f16", "subgroups"),
-        subgroup_size=32,
-        adapter_type="discrete",
-    )
+    nvidia = on_nvidia(roomy)
     assert list(space.refusals(ATTENTION, asked, ATTENTION.default(asked, nvidia), nvidia)) == []
 
 

@@ -5,8 +5,8 @@ import json
 
 import pytest
 from fake_family import device
+from kernel_checks import on_nvidia
 from matrix_units import SMALL
-from msgspec import structs
 
 from autotune import limits
 from autotune.errors import AutotuneError
@@ -14,7 +14,6 @@ from autotune.export import export
 from autotune.kernels import family_of
 from autotune.kernels.attention import ATTENTION, AttentionProblem
 from autotune.kernels.gemm import GEMM, GemmProblem, MatrixUnits, Naive, SplitK, Tiled
-from autotune.kernels.tiles import NVIDIA
 from autotune.levels import Answer
 from autotune.model import MATRIX_FEATURE
 
@@ -190,14 +189,7 @@ def test_a_kernel_on_matrix_units_has_a_twin_that_runs_everywhere(tmp_path):
 
 def test_a_kernel_for_subgroups_of_one_size_has_a_twin_that_does_for_any(tmp_path):
     asked = AttentionProblem(heads=4, kv_heads=1, seq=1, kv_seq=200, head_dim=64)
-    nvidia = structs.replace(
-        limits.base_profile(),
-        vendor_id=NVIDIA,
-        features=("subgroups",),
-        subgroup_size=32,
-        adapter_type="discrete",
-    )
-    config = ATTENTION.default(asked, nvidia)
+    config = ATTENTION.default(asked, on_nvidia(limits.base_profile()))
     assert config.variant == "flash_decode_subgroup"
     manifest = write(tmp_path, config, asked)
     twin = json.loads((tmp_path / manifest["twin"]).read_text())
