@@ -33,7 +33,14 @@ class Bench:
         if {*check.contents} != _names(plan, "input", "output"):
             _check_names(family, problem, plan, seed)
         self._check = check
+        self._specialize = False
         runtime.load(self._check.contents)
+
+    def baked(self) -> "Bench":
+        """The same bench for the candidates' other text, with the sizes baked in."""
+        other = copy.copy(self)
+        other._specialize = True
+        return other
 
     def beside(self, runtime: Runtime) -> "Bench":
         """The same bench on another runtime, which is given the data."""
@@ -98,7 +105,7 @@ class Bench:
 
     def _plan(self, config: Config) -> Plan:
         try:
-            plan = self.family.plan(self.problem, config, specialize=False)
+            plan = self.family.plan(self.problem, config, specialize=self._specialize)
         except AutotuneError as error:
             raise CandidateFailed("compile", str(error)) from error
         refusal = next(limits.refusals(limits.needs(plan), self.runtime.profile), None)

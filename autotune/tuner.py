@@ -301,17 +301,21 @@ class _Tuning:
                 self._report("final", self.space)
                 tried = [trial.config for trial in self.outcomes]
                 spent = [t.seconds_spent for t in self.outcomes if isinstance(t.outcome, Measurement)]
+                until = time.monotonic() + _FINAL_SHARE * self.budget.seconds
+                each = statistics.median(spent)
                 finals = finalists.final_round(
                     bench,
                     ranked,
                     tried=tried,
                     seed=self.seed,
-                    seconds=_FINAL_SHARE * self.budget.seconds,
-                    each=statistics.median(spent),
+                    seconds=until - time.monotonic(),
+                    each=each,
                 )
                 baseline = self._baseline(bench, finals, ranked[0][1].seconds)
                 if baseline is not None:
                     finals = finalists.with_naive(bench, finals, baseline)
+                left = until - time.monotonic()
+                finals = finalists.settle_ties(bench, finals, seed=self.seed, seconds=left, each=each)
                 self._report("verify", self.space)
                 decision = finalists.decide(bench, finals, seed=self.seed, wanted=self._asked_for)
             except KeyboardInterrupt:

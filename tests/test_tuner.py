@@ -58,12 +58,14 @@ TIMES = {FASTEST: 1.0e-3, SECOND: 1.2e-3, THIRD: 1.4e-3, DEFAULT: 2.0e-3}
 class FakeRuntime:
     """Multiplies with NumPy, takes the time that it is told to, and fails where it is told to.
 
-    `times` overrides the usual ones by config. `play` is called with the verb, the config and the
-    sizes before each compile, run and time, and may raise; what it returns for a run is added to C.
+    `times` overrides the usual ones by config, `baked` those of texts with the sizes baked in. `play` is
+    called with the verb, the config and the sizes before each compile, run and time, and may raise; what it
+    returns for a run is added to C.
     """
 
-    def __init__(self, times=None, play=lambda *_: None, profile=DEVICE):
+    def __init__(self, times=None, play=lambda *_: None, profile=DEVICE, baked=None):
         self.profile, self.play = profile, play
+        self.baked = baked or {}
         self.times = {**TIMES, **(times or {})}
         self.phase = "prepare"
         self.tried = []
@@ -101,7 +103,8 @@ class FakeRuntime:
     def time(self, handle, batch, samples):
         plan = self._plans[handle]
         config = self._config(plan)
-        taken = self.play("time", config, plan.sizes) or self.times.get(config)
+        baked = None if plan.uniform else self.baked.get(config)
+        taken = self.play("time", config, plan.sizes) or baked or self.times.get(config)
         if taken is None:
             taken = 3e-3 + 1e-5 * config.workgroup_x + 1e-6 * config.workgroup_y
         assert batch >= 1
@@ -484,6 +487,46 @@ def test_the_final_round_decides_not_the_first_impression(root):
 
     runtime.play = play
     assert run(root, runtime).config == SECOND
+
+
+CLOSE = {FASTEST: 1.0e-3, SECOND: 1.02e-3, THIRD: 1.04e-3}
+
+
+@pytest.mark.parametrize(
+    ("baked", "winner"),
+    [
+        ({FASTEST: 1.2e-3}, SECOND),
+        ({FASTEST: 1.2e-3, SECOND: 1.1e-3, THIRD: 0.5e-3}, SECOND),  # the third does not tie
+        ({FASTEST: 1.01e-3}, FASTEST),
+    ],
+)
+def test_finalists_that_tie_are_told_apart_with_their_sizes_baked_in(root, baked, winner):
+    result = run(root, FakeRuntime(CLOSE, baked=baked))
+    assert result.config == winner
+    assert result.measurement.seconds == pytest.approx(CLOSE[winner])  # of the text for sizes at run time
+
+
+def test_a_finalist_whose_text_with_baked_in_sizes_is_wrong_loses_a_tie(root, monkeypatch):
+    runtime = FakeRuntime(CLOSE, baked={FASTEST: 0.5e-3})
+    right = runtime.run
+
+    def once_baked_wrong(handle):
+        plan = runtime._plans[handle]
+        outputs = right(handle)
+        baked_fastest = not plan.uniform and runtime._config(plan) == FASTEST
+        return {"c": bytes(len(outputs["c"]))} if baked_fastest else outputs
+
+    monkeypatch.setattr(runtime, "run", once_baked_wrong)
+    assert run(root, runtime).config == SECOND
+
+
+def test_ties_are_left_where_there_is_no_time_for_two():
+    bench = Bench(GEMM, PROBLEM, FakeRuntime(CLOSE, baked={FASTEST: 9e-3}), seed=0)
+    finals = [(config, seconds(time)) for config, time in CLOSE.items()]
+    for limit in (1.9, -1.0):
+        assert finalists.settle_ties(bench, finals, seed=0, seconds=limit, each=1.0) == finals
+    settled = finalists.settle_ties(bench, finals, seed=0, seconds=2.5, each=1.0)
+    assert settled == [finals[1], finals[0], finals[2]]
 
 
 RANKED = [FASTEST, SECOND, THIRD, *(naive(8, y) for y in (1, 4, 8)), DEFAULT, NAIVE]
