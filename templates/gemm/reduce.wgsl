@@ -51,8 +51,13 @@ fn main(
     }
 {{ lane_sum(element, threads_splits, lanes, reduce) }}
     if (local.y == 0u && i < elements) {
+//# if ldc == "sizes.n" and not bias
+        // Rows of C follow each other without gaps, and nothing asks where one starts: no division.
+        put(c_start(0u, 0u), 0u, i * WIDTH, sum);
+//# else
         let row = i * WIDTH / sizes.n;
         let col = i * WIDTH % sizes.n;
-        put(c_start(0u, row / sizes.m), row % sizes.m, col, sum);
+        put(c_start(0u, {{ "row / sizes.m" if batched else "0u" }}), {{ "row % sizes.m" if batched else "row" }}, col, sum);
+//# endif
     }
 }
