@@ -3,14 +3,19 @@
     let tiles_n = (sizes.n + TILE_N - 1u) / TILE_N;
     let id = linear_workgroup(workgroup, grid);
     if (id >= tiles_m * tiles_n{{ " * SPLITS" if splits > 1 else "" }}{{ " * sizes.batch" if batched else "" }}) { return; }
+//# if splits > 1
+    // Shares of K are neighbours in time: their number is known here, so dividing by it costs nothing.
+    let split = id % SPLITS;
+    let tile = id / SPLITS{{ " % (tiles_m * tiles_n)" if batched else "" }};
+//# else
     let tile = id % (tiles_m * tiles_n);
+//# endif
 //# if batched
-    let entry = id / (tiles_m * tiles_n){{ " % sizes.batch" if splits > 1 else "" }};  // of the batch
+    let entry = id / ({{ "SPLITS * " if splits > 1 else "" }}tiles_m * tiles_n);  // of the batch
 //# endif
     let a_start = {{ a_start }};
     let b_start = {{ b_start }};
 //# if splits > 1
-    let split = id / (tiles_m * tiles_n{{ " * sizes.batch" if batched else "" }});
 
     // Which share of K, in whole tiles. A share may be empty; its sums are zero then.
     let share = ((sizes.k + TILE_K - 1u) / TILE_K + SPLITS - 1u) / SPLITS * TILE_K;
