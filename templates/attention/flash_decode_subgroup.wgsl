@@ -33,6 +33,8 @@ enable subgroups;
 //# set held = [unroll // lanes_row, 1] | max
 //# set spread = [lanes_row // unroll, 1] | max
 //# set masks = [1, 2, 4, 8, 16, 32]
+{% from "attention/together.wgsl" import together %}
+
 {{ "" }}
 {% include "lib/sizes.wgsl" %}
 
@@ -238,18 +240,10 @@ fn main(
     for (var i = invocation; i < (last_row - row0 + 1u) * QUADS_V; i += INVOCATIONS) {
         let r = i / QUADS_V;
         let quad = i % QUADS_V;
-        var row_m = NO_KEYS;
-        for (var s = 0u; s < SUBGROUPS; s++) { row_m = max(row_m, part_peaks[s][r].x); }
-        var row_l = 0.0;
-        var total = vec4<f32>();
-        for (var s = 0u; s < SUBGROUPS; s++) {
-            let weight = exp2(part_peaks[s][r].x - row_m);
-            row_l += part_peaks[s][r].y * weight;
-            total += part_sums[s][r][quad] * weight;
-        }
+{{ together(subgroups, "part_peaks[%du][r]", "part_sums[%du][r][quad]") }}
         let head = kv_head * sizes.group + (row0 + r) % sizes.group;
         let at = ((split * sizes.batch + batch) * sizes.heads + head) * sizes.seq + (row0 + r) / sizes.group;
-        sums[at * QUADS_V + quad] = total;
+        sums[at * QUADS_V + quad] = row_sum;
         if (quad == 0u) { peaks[at] = vec2<f32>(row_m, row_l); }
     }
 }

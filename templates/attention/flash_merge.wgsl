@@ -10,6 +10,8 @@ enable f16;
 //
 //   merge_threads   invocations that share the splits, for every four columns, e.g. 8
 //# set quads_v = (v_head_dim + 3) // 4
+{% from "attention/together.wgsl" import together %}
+
 {{ "" }}
 {% include "lib/sizes.wgsl" %}
 
@@ -58,27 +60,20 @@ fn main(
     workgroupBarrier();
 
     if (local.y == 0u) {
-        for (var i = 1u; i < THREADS; i++) { m = max(m, part_peaks[i].x); }
-        l = 0.0;
-        total = vec4<f32>();
-        for (var i = 0u; i < THREADS; i++) {
-            let weight = exp2(part_peaks[i].x - m);
-            l += part_peaks[i].y * weight;
-            total += part_sums[i][local.x] * weight;
-        }
+{{ together(merge_threads, "part_peaks[%du]", "part_sums[%du][local.x]") }}
         let row = id % sizes.seq;
         let head = id / sizes.seq % sizes.heads;
         let batch = id / (sizes.seq * sizes.heads);
 //# if sinks
         let sink = sink_of(head);
-        let most = max(m, sink);
-        l = l * exp2(m - most) + exp2(sink - most);
-        total *= exp2(m - most);
-        m = most;
+        let most = max(row_m, sink);
+        row_l = row_l * exp2(row_m - most) + exp2(sink - most);
+        row_sum *= exp2(row_m - most);
+        row_m = most;
 //# endif
-        store_o(o_row(batch, head, row), local.x * 4u, total * share(m, l));
+        store_o(o_row(batch, head, row), local.x * 4u, row_sum * share(row_m, row_l));
 //# if lse
-        if (local.x == 0u) { lse[id] = log_sum(m, l); }
+        if (local.x == 0u) { lse[id] = log_sum(row_m, row_l); }
 //# endif
     }
 }

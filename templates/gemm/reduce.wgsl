@@ -45,9 +45,11 @@ fn main(
     let i = linear_workgroup(workgroup, grid) * LANES + local.x;
     var sum = {{ element }}();
     if (i < elements) {
-        for (var split = local.y; split < SPLITS; split += THREADS_SPLITS) {
-            sum += sums[split * elements + i];
-        }
+        // Written out: a loop would wait for one load before it asks for the next.
+//# for first in range(0, splits, threads_splits)
+//# set add = "sum += sums[(local.y + %du) * elements + i];" % first
+        {{ add if first + threads_splits <= splits else "if (local.y + %du < SPLITS) { %s }" % (first, add) }}
+//# endfor
     }
 {{ lane_sum(element, threads_splits, lanes, reduce) }}
     if (local.y == 0u && i < elements) {

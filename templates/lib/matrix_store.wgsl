@@ -2,7 +2,8 @@
 Sums from matrix units to memory, by way of the workgroup array `tiles`, which nobody needs for tiles any more: how
 a matrix is spread over its subgroup is the driver's secret, so it is stored there and read back as memory takes it:
 four elements at a time for `store_c`, or, where rows of C are no whole vec4s and `store_vector` is 1, single ones for
-`put`. Neighbours store neighbours.
+`put`. Neighbours store neighbours, up to eight pieces each in a row: a loop would wait for one before it reads the next
+(1023³ on an NVIDIA H200: 23.5 instead of 22.6 µs).
 
   start, row, col   of the first element of the subgroup's sums: WGSL expressions
   rows, cols        matrices along M and N: variables c_0_0, c_0_1 …
@@ -13,19 +14,30 @@ a row that pass at a time, and `store_pitch`, the words from a row of them to th
 {% macro store_matrices(start, row, col, rows, cols) %}
 //# set per_sum = word // sum_bytes
 //# set pieces = m * together * n // store_vector
+//# set at_once = 1 if pieces % subgroup_size else pieces // subgroup_size
+//# if at_once % 8 == 0
+//# set at_once = 8
+//# endif
+//# set loops = pieces != at_once * subgroup_size
     // A row of matrices at a time, {{ together }} of them: registers -> this subgroup's words -> memory.
     let sums_at = subgroup * {{ m * store_pitch }}u;
     let own_row = {{ row }};
     let own_col = {{ col }};
-//# for i in range(rows)
+//# for r in range(rows)
 //# for first in range(0, cols, together)
 //# for j in range(together)
-    subgroupMatrixStore<row_major>(&tiles, sums_at + {{ j * n // per_sum }}u, c_{{ i }}_{{ first + j }}, {{ store_pitch }}u);
+    subgroupMatrixStore<row_major>(&tiles, sums_at + {{ j * n // per_sum }}u, c_{{ r }}_{{ first + j }}, {{ store_pitch }}u);
 //# endfor
     workgroupBarrier();
-    for (var piece = lane; piece < {{ pieces }}u; piece += SUBGROUP) {
-        store_piece({{ start }}, sums_at, own_row + {{ i * m }}u, own_col + {{ first * n }}u, piece);
+//# if loops
+    for (var first = lane; first < {{ pieces }}u; first += {{ at_once }}u * SUBGROUP) {
+//# endif
+//# for i in range(at_once)
+        store_piece({{ start }}, sums_at, own_row + {{ r * m }}u, own_col + {{ first * n }}u, {{ "first" if loops else "lane" }} + {{ i }}u * SUBGROUP);
+//# endfor
+//# if loops
     }
+//# endif
     workgroupBarrier();
 //# endfor
 //# endfor
