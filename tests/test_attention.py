@@ -306,7 +306,12 @@ MUTANTS = {
     "sums of O are not rescaled": ("flash", r"o_(\d+)_(\d) \*= shrink_\2;", ""),
     "sums of rows are not rescaled": ("flash", r"l_(\d) \*= shrink_\1;", ""),
     "rows take only their own maximum": ("flash", r"most_(\d) = max\(most_\1, row_parts.*", ""),
-    "splits are not weighted": ("decode", r"total \+= part_sums(.*) \* weight;", r"total += part_sums\1;"),
+    "splits are not weighted": ("decode", r"row_sum \+= (sum_\d+) \* weight_\d+;", r"row_sum += \1;"),
+    "subgroups are not weighted": (
+        "rows whose scores several lanes have",
+        r"row_sum \+= (sum_\d+) \* weight_\d+;(?=[^@]*let at = )",
+        r"row_sum += \1;",
+    ),
     "the next step's keys are this one's": ("decode-ahead", r"kv0 \+ TILE_KV \+ slot", "kv0 + slot"),
     "slots are not weighted": ("decode", r"total \+= slot_sums(.*) \* weight;", r"total += slot_sums\1;"),
     "a key is forgotten": ("flash", r"key >= keys\)", "key + 1u >= keys)"),
