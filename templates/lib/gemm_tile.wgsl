@@ -3,15 +3,18 @@
     let tiles_n = (sizes.n + TILE_N - 1u) / TILE_N;
     let id = linear_workgroup(workgroup, grid);
     if (id >= tiles_m * tiles_n{{ " * SPLITS" if splits > 1 else "" }}{{ " * sizes.batch" if batched else "" }}) { return; }
-//# if splits > 1
-    // Shares of K are neighbours in time: their number is known here, so dividing by it costs nothing.
+//# if shares_first
+    // Neighbours in time differ in their share of K, whose count is known here: one division less.
     let split = id % SPLITS;
     let tile = id / SPLITS{{ " % (tiles_m * tiles_n)" if batched else "" }};
 //# else
     let tile = id % (tiles_m * tiles_n);
+//# if splits > 1
+    let split = id / (tiles_m * tiles_n{{ " * sizes.batch" if batched else "" }});
+//# endif
 //# endif
 //# if batched
-    let entry = id / ({{ "SPLITS * " if splits > 1 else "" }}tiles_m * tiles_n);  // of the batch
+    let entry = id / ({{ "SPLITS * " if shares_first else "" }}tiles_m * tiles_n){{ " % sizes.batch" if splits > 1 and not shares_first else "" }};  // of the batch
 //# endif
     let a_start = {{ a_start }};
     let b_start = {{ b_start }};

@@ -115,6 +115,7 @@ def _context(problem: GemmQ4Problem, config: GemmQ4Config, *, specialize: bool) 
         "group": problem.group,
         "words": 1,
         "splits": splits_of(config),
+        "shares_first": False,
         "reducing": False,
         "reduce": "tree",
         "batched": False,
