@@ -193,6 +193,19 @@ def test_few_columns_are_right_with_the_default(runtime, sizes):
     assert run(runtime, problem, CONFIGS["naive"], integers=True) is None
 
 
+@pytest.mark.parametrize("batch", [1, 3])
+@pytest.mark.parametrize("name", ["split-scalar", "split-vec4-double"])
+def test_either_order_of_tiles_and_shares_of_k_is_right_for_any_sizes(runtime, name, batch):
+    config = CONFIGS[name]
+    one_line = GemmProblem(m=config.tile_m, n=100, k=120, batch=batch)
+    many = GemmProblem(m=3 * config.tile_m - 5, n=100, k=120, batch=batch)
+    plans = [GEMM.plan(problem, config, specialize=False) for problem in (one_line, many)]
+    texts = [plan.passes[0].wgsl for plan in plans]
+    assert ["let split = id % SPLITS;" in text for text in texts] == [True, False]
+    for problem, plan, other in zip((one_line, many), plans, reversed(texts), strict=True):
+        assert complaint(runtime, problem, plan, with_first_pass(plan, wgsl=other), integers=True) is None
+
+
 @pytest.mark.parametrize("name", ["scalar-double", "scalar-double-row-major", "vec4-double"])
 @pytest.mark.parametrize("k", [104, 440])
 def test_an_odd_number_of_double_buffered_tiles_is_right(runtime, name, k):
