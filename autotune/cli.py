@@ -171,6 +171,13 @@ def _add_export(family: Family) -> None:
     @click.option(
         "--portable", is_flag=True, help="The untuned default, which runs within WebGPU's base limits."
     )
+    @click.option(
+        "--cooperative-matrix",
+        "matrix",
+        type=click.Choice(("8x8", "16x16")),
+        help="Experimental: for EXPERIMENTAL_COOPERATIVE_MATRIX of wgpu, with matrices of this size. "
+        "Untuned, and never run by us.",
+    )
     @device_option
     @seen_through_option
     @cache_dir_option
@@ -178,6 +185,7 @@ def _add_export(family: Family) -> None:
         out: Path,
         specialize: bool,
         portable: bool,
+        matrix: str | None,
         device: str | None,
         runtime: str | None,
         cache_dir: Path | None,
@@ -186,20 +194,30 @@ def _add_export(family: Family) -> None:
         problem = problem_of(family, values)
         if portable and (device, runtime) != (None, None):
             raise click.UsageError("--portable is for any device; leave --device and --runtime out")
+        if matrix is not None and (portable, device, runtime) != (False, None, None):
+            raise click.UsageError(
+                "--cooperative-matrix is untuned; leave --portable, --device and --runtime out"
+            )
         from autotune import console
         from autotune.export import export as write
         from autotune.levels import default_answer
         from autotune.limits import base_profile
         from autotune.lookup import asked_device, best_config
 
-        if portable:
+        asked: DeviceProfile | None
+        if matrix is not None:
+            answer, asked = Answer(config=family.cooperative(problem, matrix), level="default"), None
+        elif portable:
             answer, asked = default_answer(family, problem, base_profile()), base_profile()
         else:
             answer = best_config(problem, device=device, cache_dir=cache_dir, runtime=runtime)
             asked = asked_device(problem, device=device, cache_dir=cache_dir, runtime=runtime)
         for path in write(family, problem, answer, out, specialize=specialize):
             console.say(str(path))
-        console.answered(problem, asked, answer)
+        if asked is not None:
+            console.answered(problem, asked, answer)
+        else:
+            console.note("experimental: validated by naga's rules, never run or tuned; see docs/manifest.md")
 
     register(export, export_command)
 

@@ -27,8 +27,8 @@ def export(
 ) -> list[Path]:
     """Write the kernel of an answer and its manifest into a directory, which is made if absent.
 
-    A kernel written for subgroups of one size, as all for matrix units are, has a twin beside it: the
-    portable default of the problem, with a manifest of its own, which the other one names.
+    A kernel for matrix units, or for subgroups of one size, has a twin beside it: the portable default of the
+    problem, with a manifest of its own, which the other one names.
 
     A directory holds one kernel: the texts that an earlier manifest in it names, and that are as they
     were written, are removed. Returns the files written, the manifest last.
@@ -39,7 +39,7 @@ def export(
     plan = family.plan(problem, answer.config, specialize=specialize)
     files: dict[str, bytes] = {}
     twin = None
-    if any(step.subgroup_size for step in plan.passes):
+    if any(step.subgroup_size or step.subgroup_matrix for step in plan.passes):
         twin = TWIN_MANIFEST
         portable = default_answer(family, problem, base_profile())
         plain = family.plan(problem, portable.config, specialize=specialize)
@@ -227,6 +227,7 @@ def manifest(
         "requiredFeatures": list(plan.features),
         "requiredLimits": _required_limits(plan),
         "twin": twin,
+        "experimental": {"dialect": plan.dialect, "tested": "validated, never run"} if plan.dialect else None,
         "tuned": None
         if entry is None
         else {

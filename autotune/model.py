@@ -23,6 +23,8 @@ DTYPE_BYTES: dict[str, int] = {"f32": 4, "f16": 2, "u32": 4}
 
 MATRIX_FEATURE = "chromium-experimental-subgroup-matrix"
 """The feature of kernels on matrix units. It is an experiment of Dawn's and not on the open web."""
+NAGA_MATRICES = "naga-cooperative-matrix"
+"""The dialect of naga (wgpu's compiler) with cooperative matrices: an experiment, for export only."""
 
 ID = re.compile(r"([0-9a-f]{4,})-([0-9a-f]{4,})-(.*)-(naga|tint)")
 """A `DeviceProfile.id`."""
@@ -150,6 +152,8 @@ class Plan(Struct, frozen=True, kw_only=True):
     """Sizes the kernel accepts: each named size must be a multiple of the number."""
     fixed: tuple[str, ...] = ()
     """Sizes that the text has as constants: it is right for these values alone."""
+    dialect: str = ""
+    """The dialect that texts are in, where it is one that no runtime of ours takes. Empty for WGSL."""
 
 
 class Measurement(Struct, frozen=True, kw_only=True):

@@ -103,6 +103,33 @@ def test_an_answer_of_another_device_is_for_the_device_that_was_asked_for(run, t
     assert "from     tuned on another device of this vendor" in shown
 
 
+def test_an_export_on_cooperative_matrices_says_that_it_is_an_experiment(run, tmp_path):
+    out = tmp_path / "out"
+    code, shown, notes = run(f"export gemm --size 64 --dtype f16 --cooperative-matrix 16x16 --out {out}")
+    assert code == 0
+    assert shown.splitlines()[-1] == str(out / "manifest.json")
+    assert "note: experimental: " in notes
+    assert json.loads((out / "manifest.json").read_text())["variant"] == "cooperative_matrix"
+    assert "enable wgpu_cooperative_matrix;" in (out / "gemm-64x64x64-f16.wgsl").read_text()
+
+
+@pytest.mark.parametrize(
+    ("line", "code", "reason"),
+    [
+        ("gemm --size 64 --cooperative-matrix 16x16", 1, "error: cooperative matrices of f32 are 8x8"),
+        ("attention --heads 1 --seq 8 --head-dim 8 --cooperative-matrix 8x8", 1, "error: attention has no"),
+        ("gemm --size 64 --cooperative-matrix 8x8 --portable", 2, "--cooperative-matrix is untuned; leave"),
+        ("gemm --size 64 --cooperative-matrix 8x8 --device nvidia", 2, "is untuned; leave --portable, --dev"),
+        ("gemm --size 64 --cooperative-matrix 4x4", 2, "'4x4' is not one of '8x8', '16x16'"),
+    ],
+)
+def test_an_export_on_cooperative_matrices_that_cannot_be_is_one_line(run, tmp_path, line, code, reason):
+    found, shown, error = run(f"export {line} --out {tmp_path / 'out'}")
+    assert (found, shown) == (code, "")
+    assert reason in error.splitlines()[-1]
+    assert not (tmp_path / "out").exists()
+
+
 def test_every_command_has_a_help_text():
     def walk(command):
         assert command.get_short_help_str(), command.name

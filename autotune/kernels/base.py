@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
+from autotune.errors import AutotuneError
 from autotune.model import Config, DeviceProfile, Plan, Problem, SubgroupMatrix
 
 if TYPE_CHECKING:  # the look-up path must not import numpy
@@ -150,6 +151,12 @@ class Family(ABC):
         All configs of a problem share the names, types and shapes of their input and output buffers; only
         scratch buffers may differ. Each pass's `workgroup_size` repeats what its text declares.
         """
+
+    def cooperative(self, problem: Any, matrix: str) -> Config:
+        """The config of a text on cooperative matrices of a size, `8x8` or `16x16`, in naga's dialect. `plan`
+        takes it, for export alone: it is none of `config_types`, since no runtime of ours takes the dialect.
+        Raises AutotuneError with one clear line where there is no such text."""
+        raise AutotuneError(f"{self.name} has no text on cooperative matrices")
 
     @abstractmethod
     def flops(self, problem: Any) -> float:

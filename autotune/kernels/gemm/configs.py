@@ -110,9 +110,24 @@ class PackedMatrixUnits(MatrixUnits, frozen=True, kw_only=True, tag="packed_subg
     """Matrix units, fed from copies of A and B in rows across K, which a pass before has made."""
 
 
+class CooperativeMatrix(Config, frozen=True, kw_only=True, tag="cooperative_matrix"):
+    """Matrix units in naga's dialect. Exported only: no variant of the family, never searched or run."""
+
+    edge: Literal[8, 16]
+    tile_m: Annotated[int, Meta(ge=8, le=512)]
+    tile_n: Annotated[int, Meta(ge=8, le=512)]
+    tile_k: Annotated[int, Meta(ge=8, le=256)]
+    parts_m: Annotated[int, Meta(ge=1, le=16)]
+    parts_n: Annotated[int, Meta(ge=1, le=16)]
+    invocations: Annotated[int, Meta(ge=1, le=1024)]
+    group_m: Annotated[int, Meta(ge=1, le=64)]
+
+
 PackedConfig = Packed | PackedMatrixUnits
 """Those that copy operands first."""
-GemmConfig = Naive | Tiled | Blocked | SplitK | Packed | Gemv | MatrixUnits | PackedMatrixUnits
+GemmConfig = (
+    Naive | Tiled | Blocked | SplitK | Packed | Gemv | MatrixUnits | PackedMatrixUnits | CooperativeMatrix
+)
 
 
 def tile_of(config: GemmConfig) -> tuple[int, int]:

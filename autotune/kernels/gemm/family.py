@@ -10,6 +10,7 @@ from autotune.kernels.base import Family, Option, Resources, Rule
 from autotune.kernels.gemm import packing
 from autotune.kernels.gemm.configs import (
     Blocked,
+    CooperativeMatrix,
     GemmConfig,
     Gemv,
     MatrixUnits,
@@ -142,6 +143,11 @@ class Gemm(Family):
 
     def plan(self, problem: GemmProblem, config: GemmConfig, *, specialize: bool) -> Plan:
         return plan(problem, config, specialize=specialize)
+
+    def cooperative(self, problem: GemmProblem, matrix: str) -> CooperativeMatrix:
+        from autotune.kernels.gemm import cooperative  # only exports need it, and no look-up
+
+        return cooperative.config(problem, matrix)
 
     def flops(self, problem: GemmProblem) -> float:
         return 2.0 * problem.batch * problem.m * problem.n * problem.k

@@ -10,6 +10,7 @@ from autotune.kernels.base import Resources
 from autotune.kernels.gemm import matrix, packing
 from autotune.kernels.gemm.configs import (
     Blocked,
+    CooperativeMatrix,
     GemmConfig,
     Gemv,
     MatrixUnits,
@@ -22,10 +23,16 @@ from autotune.kernels.gemm.configs import (
 from autotune.kernels.gemm.problem import GemmProblem
 from autotune.kernels.gemm.streaming import FEW, Operand, along, few_vector
 from autotune.kernels.tiles import REDUCE_LANES, REDUCE_THREADS
-from autotune.model import DTYPE_BYTES, Buffer, Expr, Pass, Plan, Role
+from autotune.model import DTYPE_BYTES, NAGA_MATRICES, Buffer, Expr, Pass, Plan, Role
 
-_TEMPLATES = {"split_k": "blocked", "packed": "blocked", "packed_subgroup_matrix": "subgroup_matrix"}
-"""Variants that render another variant's template."""
+_TEMPLATES = {
+    "split_k": "gemm/blocked",
+    "packed": "gemm/blocked",
+    "packed_subgroup_matrix": "gemm/subgroup_matrix",
+    "cooperative_matrix": "experimental/gemm_cooperative_matrix",
+}
+"""Configs whose template has another name. What is only exported lies outside the family's own templates, as
+their digest tells whether what was tuned is stale."""
 _BINDINGS = {"a": 1, "b": 2, "c": 3}
 """Of the matrices as stored."""
 _PACKED_BINDINGS: dict[Operand, int] = {"a": 7, "b": 8}
@@ -114,6 +121,7 @@ def plan(problem: GemmProblem, config: GemmConfig, *, specialize: bool) -> Plan:
         passes=tuple(passes),
         features=_features(problem, config),
         multiples=_multiples(problem, config, vectors),
+        dialect=NAGA_MATRICES if isinstance(config, CooperativeMatrix) else "",
     )
 
 
@@ -374,9 +382,9 @@ def _main_pass(
         seen = packing.multiplied(problem, config)
         units = matrix.units(seen, config.matrix)
         context = context | matrix.product_of(seen).context(config.parameters(), units)
-    template = _TEMPLATES.get(config.variant, config.variant)
+    template = _TEMPLATES.get(config.variant, f"gemm/{config.variant}")
     return Pass(
-        wgsl=wgsl(f"gemm/{template}.wgsl", context | config.parameters()),
+        wgsl=wgsl(f"{template}.wgsl", context | config.parameters()),
         entry_point="main",
         workgroup_size=workgroup_size,
         workgroup_bytes=workgroup_bytes,
@@ -420,6 +428,10 @@ def _workgroup(problem: GemmProblem, config: GemmConfig) -> tuple[tuple[int, int
         return (invocations, 1, 1), (invocations * config.sums + tile) * DTYPE_BYTES[problem.accumulate]
     if isinstance(config, MatrixUnits):
         return matrix.product_of(packing.multiplied(problem, config)).workgroup(config.parameters())
+    if isinstance(config, CooperativeMatrix):
+        from autotune.kernels.gemm import cooperative  # only exports need it, and no look-up
+
+        return cooperative.workgroup(problem, config)
     assert isinstance(config, Blocked)
     staged = problem.accumulate if config.staged == "accumulator" else problem.dtype
     return (config.invocations, 1, 1), config.workgroup_vec4s() * 4 * DTYPE_BYTES[staged]
@@ -431,6 +443,10 @@ def _f16(problem: GemmProblem) -> bool:
 
 def _subgroups(problem: GemmProblem, config: GemmConfig) -> dict[str, Any]:
     """What the main pass asks of subgroups, by the fields of a pass."""
+    if isinstance(config, CooperativeMatrix):
+        from autotune.kernels.gemm import cooperative
+
+        return {"subgroup_matrix": cooperative.matrix_of(problem, config)}
     if not isinstance(config, MatrixUnits):
         return {}
     return {
@@ -443,4 +459,8 @@ def _features(problem: GemmProblem, config: GemmConfig) -> tuple[str, ...]:
     f16 = ("shader-f16",) if _f16(problem) else ()
     if isinstance(config, MatrixUnits):
         return (*matrices.FEATURES, *f16)
+    if isinstance(config, CooperativeMatrix):
+        from autotune.kernels.gemm import cooperative
+
+        return (*cooperative.FEATURES, *f16)
     return (*f16, "subgroups") if isinstance(config, Gemv) and config.reduce == "subgroup" else f16
