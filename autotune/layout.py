@@ -41,7 +41,12 @@ def device_dir(root: Path, kernel: str, profile: DeviceProfile) -> Path:
 
 def entry_path(root: Path, family: Family, problem: Problem, profile: DeviceProfile) -> Path:
     """Where the entry of this key lies, whether or not it exists."""
-    return device_dir(root, family.name, profile) / f"{slug(family.label(problem))}.json"
+    return device_dir(root, family.name, profile) / entry_name(family, problem)
+
+
+def entry_name(family: Family, problem: Problem) -> str:
+    """File name of a problem's entry in the folder of any device."""
+    return f"{slug(family.label(problem))}.json"
 
 
 def entry_files(root: Path, kernel: str) -> Iterator[Path]:

@@ -6,7 +6,7 @@ shipped one. Each config is checked for the asked problem on the asked device be
 illegal one is skipped, with a note, and so is another device's without the matrix units that the default has.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -129,6 +129,13 @@ def same_architecture(one: DeviceProfile, other: DeviceProfile) -> bool:
     return same_hardware(one, other) or (named and same_vendor(one, other))
 
 
+_WIDER: tuple[tuple[Level, Callable[[DeviceProfile, DeviceProfile], bool]], ...] = (
+    ("architecture", same_architecture),
+    ("vendor", same_vendor),
+)
+"""Levels beyond the device's own, and which devices are of them."""
+
+
 def _levels(
     family: Family, problem: Problem, profile: DeviceProfile, roots: tuple[Path, Path], notes: list[str]
 ) -> Iterator[tuple[Level, list[_Candidate]]]:
@@ -137,14 +144,19 @@ def _levels(
     if identified:
         yield from _exact(family, problem, profile, roots, notes)
         here = [layout.device_dir(root, family.name, profile) for root in roots]
-        nearest = _candidates(family, problem, here, notes)
+        nearest = _candidates(family, problem, _entries_in(here), notes)
         yield "nearest", sorted(nearest, key=lambda c: _rank(c, profile))
     folders = [folder for root in roots for folder in layout.device_dirs(root, family.name)]
-    everything = _candidates(family, problem, folders, notes)
-    architecture = [c for c in everything if same_architecture(profile, c.entry.device)]
-    yield "architecture", sorted(architecture, key=lambda c: _rank(c, profile))
-    vendor = [c for c in everything if same_vendor(profile, c.entry.device)]
-    yield "vendor", sorted(vendor, key=lambda c: _rank(c, profile))
+    if not identified:
+        # Where no GPU is known, nothing ranks before the same problem, and its name tells where it lies: the
+        # many other entries need not be read.
+        own = [folder / layout.entry_name(family, problem) for folder in folders]
+        same = [c for c in _candidates(family, problem, own, notes) if c.entry.problem == problem]
+        level, alike = _WIDER[0 if profile.architecture else 1]
+        yield level, _alike(same, profile, alike)
+    everything = _candidates(family, problem, _entries_in(folders), notes)
+    for level, alike in _WIDER:
+        yield level, _alike(everything, profile, alike)
 
 
 def _exact(
@@ -163,12 +175,25 @@ def _exact(
     yield from stale
 
 
-def _candidates(
-    family: Family, problem: Problem, folders: Sequence[Path], notes: list[str]
+def _alike(
+    candidates: Sequence[_Candidate],
+    profile: DeviceProfile,
+    alike: Callable[[DeviceProfile, DeviceProfile], bool],
 ) -> list[_Candidate]:
-    """Every readable entry in these device folders whose problem is near enough to answer for this one."""
+    """Those of devices that are alike in this way, best first."""
+    return sorted((c for c in candidates if alike(profile, c.entry.device)), key=lambda c: _rank(c, profile))
+
+
+def _entries_in(folders: Sequence[Path]) -> list[Path]:
+    return [path for folder in folders for path in layout.entries_in(folder)]
+
+
+def _candidates(
+    family: Family, problem: Problem, paths: Sequence[Path], notes: list[str]
+) -> list[_Candidate]:
+    """Every readable entry of these files whose problem is near enough to answer for this one."""
     found = []
-    for path in (path for folder in folders for path in layout.entries_in(folder)):
+    for path in paths:
         entry = cache.read(path, family, notes)
         if entry is not None:
             distance = family.distance(problem, entry.problem)

@@ -112,6 +112,24 @@ def test_a_problem_at_infinite_distance_never_answers(user):
     assert ask().level == "default"
 
 
+@pytest.mark.parametrize(("word", "level"), [("nvidia", "vendor"), ("nvidia/ampere", "architecture")])
+def test_a_word_for_a_device_finds_the_same_problem_without_reading_all_others(
+    user, monkeypatch, word, level
+):
+    for m in (1, 2, 4, 8, 16, 32, 128, 256):
+        put(user, problem=FakeProblem(m=m), config=Square(tile=2))
+    path = put(user)
+    read, opened = cache.read, []
+    monkeypatch.setattr(cache, "read", lambda path, *rest: opened.append(path) or read(path, *rest))
+    answer = best_config(ASKED, device=word)
+    assert (answer.path, answer.level) == (path, level)
+    assert len({*opened}) <= 2  # its own, and one that tells what the device is
+    path.unlink()
+    answer = best_config(ASKED, device=word)
+    assert answer.config == Square(tile=2)
+    assert len({*opened}) > 8
+
+
 def test_ties_between_neighbours_are_broken_the_same_way_each_time(user, shipped):
     for m, tile in ((128, 2), (32, 4)):
         put(user, problem=FakeProblem(m=m), config=Square(tile=tile))
