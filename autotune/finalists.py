@@ -118,6 +118,8 @@ def settle_ties(
     or is wrong comes last of those that tie. `seconds` and `each` as in `final_round`; where there is no
     time for two, the order stays.
     """
+    if not finals:
+        return []
     fastest = finals[0][1].seconds
     costs = each + measure.FEWEST_ROUNDS * max(fastest, measure.FINAL.span)
     tied = [pair for pair in finals if pair[1].seconds <= fastest * (1 + TIE)][: max(int(seconds / costs), 0)]

@@ -520,6 +520,18 @@ def test_a_finalist_whose_text_with_baked_in_sizes_is_wrong_loses_a_tie(root, mo
     assert run(root, runtime).config == SECOND
 
 
+def test_a_final_round_in_which_everyone_fails_is_told_as_that(root):
+    runtime = FakeRuntime()
+
+    def play(what, *_):
+        if what == "run" and runtime.phase == "final":
+            raise CandidateFailed("crash", "the worker died")
+
+    runtime.play = play
+    with pytest.raises(TuningFailed, match="every finalist failed in the final round"):
+        run(root, runtime)
+
+
 def test_ties_are_left_where_there_is_no_time_for_two():
     bench = Bench(GEMM, PROBLEM, FakeRuntime(CLOSE, baked={FASTEST: 9e-3}), seed=0)
     finals = [(config, seconds(time)) for config, time in CLOSE.items()]
