@@ -175,8 +175,8 @@ def _add_export(family: Family) -> None:
         "--cooperative-matrix",
         "matrix",
         type=click.Choice(("8x8", "16x16")),
-        help="Experimental: for EXPERIMENTAL_COOPERATIVE_MATRIX of wgpu, with matrices of this size. "
-        "Untuned, and never run by us.",
+        help="Experimental, gemm alone: for EXPERIMENTAL_COOPERATIVE_MATRIX of wgpu, with matrices of this "
+        "size. Untuned, and never run by us.",
     )
     @device_option
     @seen_through_option

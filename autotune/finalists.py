@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Sequence
 from msgspec import Struct
 
 from autotune import limits, measure
+from autotune.cache import NOISE_FLOOR
 from autotune.candidate import Bench
 from autotune.errors import TuningFailed
 from autotune.model import Config, Measurement, Problem, Rejection, Trial
@@ -19,8 +20,9 @@ LEAST = 2
 """How many of them are re-measured however little time there is."""
 CLOSE = 4.0
 """The naive kernel has a place too, unless its first time was this many times the best."""
-TIE = 0.03
-"""Finalists slower than the fastest by no more than this share tie with it."""
+TIE = NOISE_FLOOR
+"""Finalists slower than the fastest by no more than this share tie with it. An entry yields only to what is
+faster than that, so a tie that is told apart now one way, now the other, does not make it flip."""
 
 
 class Decision(Struct, frozen=True):
@@ -33,7 +35,7 @@ class Decision(Struct, frozen=True):
     verified: bool = False
     """Whether the winner was right at other sizes too."""
     notes: tuple[str, ...] = ()
-    """Faster finalists that were wrong at another size, and sizes at which nobody could be judged."""
+    """Finalists before it that were wrong at another size, and sizes at which nobody could be judged."""
 
 
 class Proof(Struct):
@@ -68,13 +70,17 @@ def final_round(
         late = bench.evaluate(default, ranked[0][1].seconds)
         finalists += [(default, late)] if isinstance(late, Measurement) else []
     estimates = [(config, measurement.seconds) for config, measurement in finalists]
-    most = 12.0 if bench.runtime.profile.is_cpu else 6.0
-    budget = min(most, max(seconds - each * len(finalists), 0.0))
-    finals = bench.interleave(estimates, seed=seed, budget=budget)
+    budget = max(seconds - each * len(finalists), 0.0)
+    finals = bench.interleave(estimates, seed=seed, budget=min(budget, _longest(bench)))
     measured = [
         (config, final) for (config, _), final in zip(finalists, finals, strict=True) if final is not None
     ]
     return sorted(measured, key=lambda pair: pair[1].seconds)
+
+
+def _longest(bench: Bench) -> float:
+    """Seconds that measuring in turns may take, beyond the fewest rounds."""
+    return 12.0 if bench.runtime.profile.is_cpu else 6.0
 
 
 def admitted(
@@ -109,30 +115,49 @@ def settle_ties(
     seed: int,
     seconds: float,
     each: float,
+    wanted: Callable[[Config], bool] = lambda _: True,
 ) -> list[tuple[Config, Measurement]]:
-    """The finalists, fastest first, but those that tie with the fastest ordered by both texts that a winner
-    stands for: sizes at run time, and sizes baked in.
+    """The finalists, fastest first, but those wanted ones first that tie with the fastest of them, ordered by
+    both texts that a winner stands for: sizes at run time, and sizes baked in.
 
     What a driver makes of constant sizes differs from config to config: of two `gemv` configs on an NVIDIA
-    H200 that were 2 % apart at run time, the faster one lost 18 % by baking in. One whose other text fails
-    or is wrong comes last of those that tie. `seconds` and `each` as in `final_round`; where there is no
-    time for two, the order stays.
+    H200 that were 0.4 % apart at run time, the faster one lost 18 % by baking in, the other 4 %. One whose
+    other text fails or is wrong comes last of those that tie. `seconds` and `each` as in `final_round`;
+    where there is no time for two, the order stays.
     """
-    if not finals:
-        return []
-    fastest = finals[0][1].seconds
+    able = [pair for pair in finals if wanted(pair[0])]
+    fastest = able[0][1].seconds if able else 0.0
     costs = each + measure.FEWEST_ROUNDS * max(fastest, measure.FINAL.span)
-    tied = [pair for pair in finals if pair[1].seconds <= fastest * (1 + TIE)][: max(int(seconds / costs), 0)]
+    close = [pair for pair in able if pair[1].seconds <= fastest * (1 + TIE)]
+    tied = [pair for place, pair in enumerate(close, start=1) if place * costs <= seconds]
     if len(tied) < 2:
         return list(finals)
     estimates = [(config, measurement.seconds) for config, measurement in tied]
-    baked = bench.baked().interleave(estimates, seed=seed, budget=seconds - each * len(tied))
+    budget = min(seconds - each * len(tied), _longest(bench))
+    baked = bench.baked().interleave(estimates, seed=seed, budget=budget)
 
     def both(place: int) -> float:
         other = baked[place]
         return math.inf if other is None else tied[place][1].seconds * other.seconds
 
-    return [tied[place] for place in sorted(range(len(tied)), key=both)] + list(finals[len(tied) :])
+    settled = [tied[place] for place in sorted(range(len(tied)), key=both)]
+    return settled + [pair for pair in finals if pair not in settled]
+
+
+def leader(
+    bench: Bench,
+    finals: Sequence[tuple[Config, Measurement]],
+    *,
+    wanted: Callable[[Config], bool] = lambda _: True,
+) -> Decision | None:
+    """The first finalist that is wanted, not proved at other sizes: what stands if that cannot be done."""
+    first = next((pair for pair in finals if wanted(pair[0])), None)
+    return None if first is None else Decision(*first, _of_default(bench, finals))
+
+
+def _of_default(bench: Bench, finals: Sequence[tuple[Config, Measurement]]) -> Measurement | None:
+    default = bench.family.default(bench.problem, bench.runtime.profile)
+    return next((final for config, final in finals if config == default), None)
 
 
 def decide(
@@ -146,8 +171,7 @@ def decide(
 
     Replaces the runtime's data buffers. Raises TuningFailed when there is none.
     """
-    default_config = bench.family.default(bench.problem, bench.runtime.profile)
-    default = next((final for config, final in finals if config == default_config), None)
+    default = _of_default(bench, finals)
     notes: list[str] = []
     failed: Trial | None = None
     for config, measurement in finals:
@@ -157,7 +181,7 @@ def decide(
         if proof.wrong is None:
             notes += proof.skipped
             return Decision(config, measurement, default, verified=proof.right > 0, notes=tuple(notes))
-        notes.append(f"a faster finalist ({config.variant}) was wrong at another size: {proof.wrong}")
+        notes.append(f"a better finalist ({config.variant}) was wrong at another size: {proof.wrong}")
         failed = failed or Trial(config=config, outcome=Rejection(stage="verify", reason=proof.wrong))
     raise TuningFailed(
         "; ".join(["every finalist failed in the final round or at other sizes, nothing was stored", *notes]),

@@ -314,10 +314,15 @@ class _Tuning:
                 baseline = self._baseline(bench, finals, ranked[0][1].seconds)
                 if baseline is not None:
                     finals = finalists.with_naive(bench, finals, baseline)
+                wanted = self._asked_for
+                decision = finalists.leader(bench, finals, wanted=wanted) or decision
                 left = until - time.monotonic()
-                finals = finalists.settle_ties(bench, finals, seed=self.seed, seconds=left, each=each)
+                finals = finalists.settle_ties(
+                    bench, finals, seed=self.seed, seconds=left, each=each, wanted=wanted
+                )
+                decision = finalists.leader(bench, finals, wanted=wanted) or decision
                 self._report("verify", self.space)
-                decision = finalists.decide(bench, finals, seed=self.seed, wanted=self._asked_for)
+                decision = finalists.decide(bench, finals, seed=self.seed, wanted=wanted)
             except KeyboardInterrupt:
                 self.ended = "interrupted"
             except WorkerError as error:

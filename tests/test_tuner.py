@@ -489,7 +489,7 @@ def test_the_final_round_decides_not_the_first_impression(root):
     assert run(root, runtime).config == SECOND
 
 
-CLOSE = {FASTEST: 1.0e-3, SECOND: 1.02e-3, THIRD: 1.04e-3}
+CLOSE = {FASTEST: 1.0e-3, SECOND: 1.015e-3, THIRD: 1.03e-3}
 
 
 @pytest.mark.parametrize(
@@ -518,6 +518,39 @@ def test_a_finalist_whose_text_with_baked_in_sizes_is_wrong_loses_a_tie(root, mo
 
     monkeypatch.setattr(runtime, "run", once_baked_wrong)
     assert run(root, runtime).config == SECOND
+
+
+def test_a_search_without_a_time_limit_settles_ties_too(root):
+    runtime = FakeRuntime(CLOSE, baked={FASTEST: 1.2e-3})
+    assert run(root, runtime, time_limit=float("inf")).config == SECOND
+
+
+def test_what_was_not_asked_for_neither_ties_nor_wins(root):
+    runtime = FakeRuntime({**CLOSE, DEFAULT: 0.9e-3}, baked={FASTEST: 1.2e-3, DEFAULT: 0.1e-3})
+    result = run(root, runtime, options=Options(only={"variant": ("tiled",)}))
+    assert result.config == SECOND
+    assert result.default_measurement.seconds == pytest.approx(0.9e-3)
+
+
+def test_a_device_lost_over_a_tie_leaves_what_the_final_round_found(root):
+    runtime = FakeRuntime(CLOSE)
+    compiled = runtime.compile
+
+    def lost_at_baked_texts(plan):
+        if not plan.uniform:
+            raise WorkerError("the adapter cannot be opened")
+        return compiled(plan)
+
+    runtime.compile = lost_at_baked_texts
+    result = run(root, runtime)
+    assert (result.ended, result.config, result.verified) == ("device lost", FASTEST, False)
+    assert result.default_measurement.seconds == pytest.approx(TIMES[DEFAULT])
+
+
+def test_a_tie_does_not_make_the_published_config_flip(root):
+    assert run(root, FakeRuntime(CLOSE, baked={FASTEST: 1.2e-3})).config == SECOND
+    run(root, FakeRuntime(CLOSE), retry=True)
+    assert stored(root).config == SECOND
 
 
 def test_a_final_round_in_which_everyone_fails_is_told_as_that(root):

@@ -14,11 +14,11 @@ a row that pass at a time, and `store_pitch`, the words from a row of them to th
 {% macro store_matrices(start, row, col, rows, cols) %}
 //# set per_sum = word // sum_bytes
 //# set pieces = m * together * n // store_vector
-//# set at_once = 1 if pieces % subgroup_size else pieces // subgroup_size
-//# if at_once % 8 == 0
-//# set at_once = 8
-//# endif
-//# set loops = pieces != at_once * subgroup_size
+//# set at_once = namespace(count=1)
+//# for count in range(2, 9) if pieces % (count * subgroup_size) == 0
+//# set at_once.count = count
+//# endfor
+//# set loops = pieces != at_once.count * subgroup_size
     // A row of matrices at a time, {{ together }} of them: registers -> this subgroup's words -> memory.
     let sums_at = subgroup * {{ m * store_pitch }}u;
     let own_row = {{ row }};
@@ -30,9 +30,9 @@ a row that pass at a time, and `store_pitch`, the words from a row of them to th
 //# endfor
     workgroupBarrier();
 //# if loops
-    for (var first = lane; first < {{ pieces }}u; first += {{ at_once }}u * SUBGROUP) {
+    for (var first = lane; first < {{ pieces }}u; first += {{ at_once.count }}u * SUBGROUP) {
 //# endif
-//# for i in range(at_once)
+//# for i in range(at_once.count)
         store_piece({{ start }}, sums_at, own_row + {{ r * m }}u, own_col + {{ first * n }}u, {{ "first" if loops else "lane" }} + {{ i }}u * SUBGROUP);
 //# endfor
 //# if loops

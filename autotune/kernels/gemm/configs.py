@@ -114,13 +114,13 @@ class CooperativeMatrix(Config, frozen=True, kw_only=True, tag="cooperative_matr
     """Matrix units in naga's dialect. Exported only: no variant of the family, never searched or run."""
 
     edge: Literal[8, 16]
-    tile_m: Annotated[int, Meta(ge=8, le=512)]
-    tile_n: Annotated[int, Meta(ge=8, le=512)]
-    tile_k: Annotated[int, Meta(ge=8, le=256)]
-    parts_m: Annotated[int, Meta(ge=1, le=16)]
-    parts_n: Annotated[int, Meta(ge=1, le=16)]
-    invocations: Annotated[int, Meta(ge=1, le=1024)]
-    group_m: Annotated[int, Meta(ge=1, le=64)]
+    tile_m: int
+    tile_n: int
+    tile_k: int
+    parts_m: int
+    parts_n: int
+    invocations: int
+    group_m: int
 
 
 PackedConfig = Packed | PackedMatrixUnits

@@ -7,7 +7,7 @@ from msgspec import structs
 
 from autotune.kernels import matrices
 from autotune.kernels.base import Family, Option, Resources, Rule
-from autotune.kernels.gemm import packing
+from autotune.kernels.gemm import cooperative, packing
 from autotune.kernels.gemm.configs import (
     Blocked,
     CooperativeMatrix,
@@ -145,8 +145,6 @@ class Gemm(Family):
         return plan(problem, config, specialize=specialize)
 
     def cooperative(self, problem: GemmProblem, matrix: str) -> CooperativeMatrix:
-        from autotune.kernels.gemm import cooperative  # only exports need it, and no look-up
-
         return cooperative.config(problem, matrix)
 
     def flops(self, problem: GemmProblem) -> float:

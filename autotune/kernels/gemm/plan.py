@@ -7,7 +7,7 @@ from typing import Any
 from autotune.expression import ceil_div, evaluate
 from autotune.kernels import matrices
 from autotune.kernels.base import Resources
-from autotune.kernels.gemm import matrix, packing
+from autotune.kernels.gemm import cooperative, matrix, packing
 from autotune.kernels.gemm.configs import (
     Blocked,
     CooperativeMatrix,
@@ -429,8 +429,6 @@ def _workgroup(problem: GemmProblem, config: GemmConfig) -> tuple[tuple[int, int
     if isinstance(config, MatrixUnits):
         return matrix.product_of(packing.multiplied(problem, config)).workgroup(config.parameters())
     if isinstance(config, CooperativeMatrix):
-        from autotune.kernels.gemm import cooperative  # only exports need it, and no look-up
-
         return cooperative.workgroup(problem, config)
     assert isinstance(config, Blocked)
     staged = problem.accumulate if config.staged == "accumulator" else problem.dtype
@@ -444,8 +442,6 @@ def _f16(problem: GemmProblem) -> bool:
 def _subgroups(problem: GemmProblem, config: GemmConfig) -> dict[str, Any]:
     """What the main pass asks of subgroups, by the fields of a pass."""
     if isinstance(config, CooperativeMatrix):
-        from autotune.kernels.gemm import cooperative
-
         return {"subgroup_matrix": cooperative.matrix_of(problem, config)}
     if not isinstance(config, MatrixUnits):
         return {}
@@ -460,7 +456,5 @@ def _features(problem: GemmProblem, config: GemmConfig) -> tuple[str, ...]:
     if isinstance(config, MatrixUnits):
         return (*matrices.FEATURES, *f16)
     if isinstance(config, CooperativeMatrix):
-        from autotune.kernels.gemm import cooperative
-
         return (*cooperative.FEATURES, *f16)
     return (*f16, "subgroups") if isinstance(config, Gemv) and config.reduce == "subgroup" else f16
