@@ -21,7 +21,7 @@ import pytest
 from msgspec import Struct
 
 from autotune.errors import AutotuneError
-from autotune.runtime.process import WorkerRuntime
+from autotune.runtime.process import Deadlines, WorkerRuntime
 
 pytest.register_assert_rewrite("kernel_checks")  # its assertions show their values, as those of tests do
 
@@ -76,13 +76,17 @@ def _driver_of(stack: Stack) -> Iterator[None]:
         yield
 
 
+PATIENT = Deadlines(compile=120.0, run=120.0, time=120.0)
+"""lavapipe compiles some kernels on matrix units for half a minute, and longer on a busy machine."""
+
+
 class StackRuntime(WorkerRuntime):
     """A worker on a stack, also after it had to be replaced."""
 
     def __init__(self, stack: Stack) -> None:
         self._stack = stack
         with _driver_of(stack):
-            super().__init__(stack.adapter, runtime=stack.runtime)
+            super().__init__(stack.adapter, runtime=stack.runtime, deadlines=PATIENT)
 
     def _restart(self) -> None:
         with _driver_of(self._stack):
