@@ -70,7 +70,8 @@ def verdicts(folder, wgsl):
     program = os.environ.get(VALIDATOR)
     if not program:
         pytest.skip(
-            f"needs naga: {VALIDATOR} names the program of tests/naga_validate (NAGA=1 .ci/matrix-units builds it)"
+            f"needs naga: {VALIDATOR} names the program of tests/naga_validate "
+            "(NAGA=1 .ci/matrix-units builds it)"
         )
     for name, text in wgsl.items():
         (folder / f"{name}.wgsl").write_text(text, encoding="utf-8")
