@@ -136,11 +136,11 @@ def settle_ties(
     budget = min(seconds - each * len(tied), _longest(bench))
     baked = bench.baked().interleave(estimates, seed=seed, budget=budget)
 
-    def both(place: int) -> float:
-        other = baked[place]
-        return math.inf if other is None else tied[place][1].seconds * other.seconds
+    def both(timed: tuple[tuple[Config, Measurement], Measurement | None]) -> float:
+        (_, run_time), other = timed
+        return math.inf if other is None else run_time.seconds * other.seconds
 
-    settled = [tied[place] for place in sorted(range(len(tied)), key=both)]
+    settled = [pair for pair, _ in sorted(zip(tied, baked, strict=True), key=both)]
     return settled + [pair for pair in finals if pair not in settled]
 
 

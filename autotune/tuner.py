@@ -301,14 +301,15 @@ class _Tuning:
                 self._report("final", self.space)
                 tried = [trial.config for trial in self.outcomes]
                 spent = [t.seconds_spent for t in self.outcomes if isinstance(t.outcome, Measurement)]
-                until = time.monotonic() + _FINAL_SHARE * self.budget.seconds
+                share = _FINAL_SHARE * self.budget.seconds
+                until = time.monotonic() + share
                 each = statistics.median(spent)
                 finals = finalists.final_round(
                     bench,
                     ranked,
                     tried=tried,
                     seed=self.seed,
-                    seconds=until - time.monotonic(),
+                    seconds=share,
                     each=each,
                 )
                 baseline = self._baseline(bench, finals, ranked[0][1].seconds)
