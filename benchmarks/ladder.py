@@ -35,7 +35,7 @@ REGISTER_BLOCKS = Blocked(
     buffering="single",
     unroll_k=4,
     group_m=1,
-    zigzag=False,
+    order="rows",
     staged="storage",
 )
 

@@ -47,7 +47,7 @@ def blocked(**changes):
         commit_k=0,
         unroll_k=4,
         group_m=1,
-        zigzag=False,
+        order="rows",
         staged="storage",
     )
     return structs.replace(config, **changes)
@@ -84,7 +84,7 @@ CONFIGS = {
     "scalar-single": blocked(),
     "scalar-single-row-major": blocked(**ROW_MAJOR, **TALL),
     "scalar-prefetch": blocked(buffering="prefetch", strips=False, group_m=8),
-    "scalar-prefetch-row-major": blocked(buffering="prefetch", k_major_a=False, tile_k=16, zigzag=True),
+    "scalar-prefetch-row-major": blocked(buffering="prefetch", k_major_a=False, tile_k=16, order="zigzag"),
     "scalar-double": blocked(buffering="double", banks="pad", tile_n=64, thread_n=8),
     "scalar-double-row-major": blocked(buffering="double", **ROW_MAJOR),
     "vec4-single": blocked(vector=4, strips=False, tile_k=16),
@@ -96,7 +96,13 @@ CONFIGS = {
         vector=4, buffering="ahead", commit_k=2, banks="swizzle", tile_k=16, unroll_k=16, **TALL
     ),
     "vec4-ahead-plain": blocked(
-        vector=4, buffering="ahead", commit_k=7, unroll_k=8, zigzag=True, thread_n=8, lanes_n=4
+        vector=4, buffering="ahead", commit_k=7, unroll_k=8, order="zigzag", thread_n=8, lanes_n=4
+    ),
+    "vec4-ahead-scalars": blocked(
+        vector=4, buffering="ahead", commit_k=1, unroll_k=8, order="scalars", **TALL
+    ),
+    "vec4-ahead-pairs": blocked(
+        vector=4, buffering="ahead", unroll_k=8, order="pairs", thread_n=8, lanes_n=4
     ),
     "vec4-swizzle": blocked(vector=4, buffering="double", banks="swizzle", tile_k=16, strips=False),
     "scalar-ahead": blocked(buffering="ahead", banks="swizzle", unroll_k=8, strips=False),

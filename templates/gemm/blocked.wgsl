@@ -34,8 +34,10 @@ enable f16;
 //   commit_k             for ahead: the step of a tile before which the next tile is committed, e.g. 2
 //   unroll_k             steps of k written out, e.g. 16: the loop over them costs nothing
 //   group_m              tile rows that are walked together, so that B's tiles are reused from cache
-//   zigzag               true: every other row of the block is summed from its end, and kept so, so that
-//                        neighbours in time share a value of B
+//   order                of the block's multiply-adds, in which neighbours in time share values:
+//                        rows: row by row, a vec4 at a time; zigzag: every other row from its end, and kept
+//                        so; scalars: the same, an element at a time; pairs: two columns at a time, down
+//                        all rows and back up
 //   staged               workgroup memory holds the storage type or the accumulator's
 //   splits               workgroups that share K, each with partial sums of its own, e.g. 8
 //# set threads_n = tile_n // thread_n
@@ -125,7 +127,10 @@ var<workgroup> tile_b: array<array<array<vec4<Staged>, TILE_N / 4u>, TILE_K>, BU
             c_{{ r }}_{{ j }} = fma(vec4<Sum>(Sum({{ a }})), vec4<Sum>({{ b }}_{{ j }}{{ back(r) }}), c_{{ r }}_{{ j }});
 //# endfor
 {% endmacro %}
-{% macro back(r) %}{{ ".wzyx" if zigzag and r % 2 == 1 }}{% endmacro %}
+{% macro back(r) %}{{ ".wzyx" if order == "zigzag" and r % 2 == 1 }}{% endmacro %}
+{% macro multiply_add_element(r, col, a, b) %}
+            c_{{ r }}_{{ col // 4 }}.{{ components[col % 4] }} = fma(Sum({{ a }}_{{ r // 4 }}.{{ components[r % 4] }}), Sum({{ b }}_{{ col // 4 }}.{{ components[col % 4] }}), c_{{ r }}_{{ col // 4 }}.{{ components[col % 4] }});
+{% endmacro %}
 {% macro read_step(set, a, b, buffer, k, u, count) %}
 //# for i in range(thread_m // 4)
             {{ set }}{{ a }}_{{ i }} = tile_a[{{ buffer }}][{{ k }}{{ u }}u][{{ column(op_a, quad_m(i), u, count) | trim }}];
@@ -135,9 +140,25 @@ var<workgroup> tile_b: array<array<array<vec4<Staged>, TILE_N / 4u>, TILE_K>, BU
 //# endfor
 {% endmacro %}
 {% macro outer_product(a, b) %}
+//# if order == "scalars"
+//# for r in range(thread_m)
+//# for col in (range(thread_n) | reverse if r % 2 == 1 else range(thread_n))
+{{ multiply_add_element(r, col, a, b) }}
+//# endfor
+//# endfor
+//# elif order == "pairs"
+//# for left in range(0, thread_n, 2)
+//# for r in (range(thread_m) | reverse if left % 4 == 2 else range(thread_m))
+//# for col in ([left + 1, left] if loop.index0 % 2 == 1 else [left, left + 1])
+{{ multiply_add_element(r, col, a, b) }}
+//# endfor
+//# endfor
+//# endfor
+//# else
 //# for r in range(thread_m)
 {{ multiply_add(r, "%s_%d.%s" % (a, r // 4, components[r % 4]), b) }}
 //# endfor
+//# endif
 {% endmacro %}
 {% macro steps(buffer, k, count) %}
 //# if k_major_a

@@ -39,7 +39,7 @@ class Blocked(Config, frozen=True, kw_only=True, tag="blocked"):
     commit_k: Annotated[int, Meta(ge=0, le=63)]
     unroll_k: Annotated[int, Meta(ge=1, le=64)]
     group_m: Annotated[int, Meta(ge=1, le=64)]
-    zigzag: bool
+    order: Literal["rows", "zigzag", "scalars", "pairs"]
     staged: Literal["storage", "accumulator"]
 
     @property

@@ -152,7 +152,7 @@ def _block(
         "strips": True,
         "banks": "plain",
         "commit_k": 0,
-        "zigzag": False,
+        "order": "rows",
         "vector": vector,
         "staged": "storage",
     }

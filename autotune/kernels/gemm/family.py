@@ -87,9 +87,9 @@ class Gemm(Family):
         "packed_subgroup_matrix": PACKED_MATRIX_RULES,
     }
     weightless = {  # noqa: RUF012
-        "blocked": ("lanes_n", "vector", "strips", "commit_k", "unroll_k", "group_m", "zigzag"),
-        "split_k": ("lanes_n", "strips", "commit_k", "unroll_k", "group_m", "zigzag"),
-        "packed": ("lanes_n", "commit_k", "unroll_k", "group_m", "zigzag"),
+        "blocked": ("lanes_n", "vector", "strips", "commit_k", "unroll_k", "group_m", "order"),
+        "split_k": ("lanes_n", "strips", "commit_k", "unroll_k", "group_m", "order"),
+        "packed": ("lanes_n", "commit_k", "unroll_k", "group_m", "order"),
         "subgroup_matrix": ("group_m",),
         "packed_subgroup_matrix": ("group_m",),
     }

@@ -81,6 +81,12 @@ BLOCKED_RULES = (
         lambda _, c: c["buffering"] == "ahead" or c["commit_k"] == 0,
         needed=False,
     ),
+    Rule(
+        ("buffering", "order"),
+        "multiply-adds have an order of their own only where all steps are written out and read ahead",
+        lambda _, c: c["buffering"] == "ahead" or c["order"] in ("rows", "zigzag"),
+        needed=False,
+    ),
     unrolled_code(MAX_UNROLLED),
     even_loads(_pieces, "k_major_a"),
     whole_rows(4),
