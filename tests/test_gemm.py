@@ -25,7 +25,7 @@ from wgsl_text import without_comments, workgroup_memory, workgroup_size
 import autotune
 from autotune import limits, space, verify
 from autotune.candidate import Bench
-from autotune.kernels.gemm import GEMM, Blocked, GemmProblem, Gemv, Naive, SplitK, Tiled
+from autotune.kernels.gemm import GEMM, Blocked, GemmProblem, Gemv, Naive, SliceK, SplitK, Tiled
 from autotune.kernels.gemm.configs import depth_of, tile_of, vector_of
 from autotune.kernels.gemm.family import Gemm
 from autotune.model import Rejection
@@ -55,6 +55,10 @@ def blocked(**changes):
 
 def split_k(*, splits, **changes):
     return SplitK(**blocked(**changes).parameters(), splits=splits)
+
+
+def slice_k(*, slices, splits, **changes):
+    return SliceK(**blocked(**changes).parameters(), slices=slices, splits=splits)
 
 
 ROW_MAJOR = {"k_major_a": False, "strips": False, "banks": "pad"}
@@ -113,6 +117,13 @@ CONFIGS = {
     "split-vec4-prefetch-row-major": split_k(
         splits=2, vector=4, buffering="prefetch", k_major_a=False, tile_k=16
     ),
+    "slices-scalar": slice_k(slices=3, splits=1),
+    "slices-row-major": slice_k(slices=2, splits=1, vector=4, buffering="prefetch", **ROW_MAJOR),
+    "slices-double": slice_k(slices=4, splits=1, vector=4, buffering="double", banks="pad"),
+    "slices-ahead": slice_k(
+        slices=2, splits=1, vector=4, buffering="ahead", commit_k=1, unroll_k=8, order="zigzag", **TALL
+    ),
+    "slices-splits": slice_k(slices=2, splits=3, buffering="ahead", banks="swizzle", unroll_k=8),
     "gemv": gemv(vector=1, lanes_n=4, threads_k=8, unroll_k=1),
     "gemv-rows": gemv(rows=4, lanes_n=2, threads_k=16),
     "gemv-splits": gemv(rows=2, lanes_n=8, threads_k=4, unroll_k=1, splits=3),
@@ -128,6 +139,7 @@ one_of_each = pytest.mark.parametrize(
         "vec4-double",
         "vec4-ahead",
         "split-vec4-ahead",
+        "slices-double",
         "gemv-splits",
     ],
 )

@@ -40,15 +40,19 @@ enable f16;
 //                        all rows and back up
 //   staged               workgroup memory holds the storage type or the accumulator's
 //   splits               workgroups that share K, each with partial sums of its own, e.g. 8
+//   slices               copies of these invocations in a workgroup, each of which takes its own tile_k steps
+//                        of a tile slices times as deep, and adds its sums to the others' in the end, e.g. 4:
+//                        more to do at a time where C is small (CUTLASS calls it sliced K)
 //# set threads_n = tile_n // thread_n
 //# set threads_m = tile_m // thread_m
-//# set invocations = threads_m * threads_n
+//# set invocations = threads_m * threads_n * slices
 //# set quads_n = thread_n // 4
 //# set buffers = 2 if buffering in ["double", "ahead"] else 1
+//# set depth = "SLICE_K" if slices > 1 else "TILE_K"
 //# set along_a = "outer" if transpose_a else "k"
 //# set along_b = "k" if transpose_b else "outer"
-//# set op_a = {"x": "a", "across": tile_m, "along": along_a, "k_major": k_major_a, "tile": "tile_row", "size": extent_a, "ld": lda, "start": "a_start", "swizzle": banks == "swizzle" and along_a == "k" and k_major_a}
-//# set op_b = {"x": "b", "across": tile_n, "along": along_b, "k_major": true, "tile": "tile_col", "size": extent_b, "ld": ldb, "start": "b_start", "swizzle": banks == "swizzle" and along_b == "k"}
+//# set op_a = {"x": "a", "across": tile_m, "depth": tile_k * slices, "along": along_a, "k_major": k_major_a, "tile": "tile_row", "size": extent_a, "ld": lda, "start": "a_start", "swizzle": banks == "swizzle" and along_a == "k" and k_major_a}
+//# set op_b = {"x": "b", "across": tile_n, "depth": tile_k * slices, "along": along_b, "k_major": true, "tile": "tile_col", "size": extent_b, "ld": ldb, "start": "b_start", "swizzle": banks == "swizzle" and along_b == "k"}
 {% from "lib/gemm_load.wgsl" import load with context %}
 {% from "lib/gemm_stage.wgsl" import places, fetch, commit, column with context %}
 {% from "lib/tile_walk.wgsl" import tile_walk %}
@@ -67,9 +71,15 @@ enable f16;
 
 const TILE_M = {{ tile_m }}u;
 const TILE_N = {{ tile_n }}u;
+//# if slices == 1
 const TILE_K = {{ tile_k }}u;
+//# else
+const SLICES = {{ slices }}u;
+const SLICE_K = {{ tile_k }}u;
+const TILE_K = SLICES * SLICE_K;
+//# endif
 const THREADS_N = {{ threads_n }}u;  // invocations along N: {{ tile_n }} / {{ thread_n }}
-const INVOCATIONS = {{ invocations }}u;  // {{ threads_m }} × {{ threads_n }}
+const INVOCATIONS = {{ invocations }}u;  // {{ threads_m }} × {{ threads_n }}{{ " × %d slices" % slices if slices > 1 }}
 const LANES_N = {{ lanes_n }}u;
 const LANES_M = 32u / LANES_N;
 const BUFFERS = {{ buffers }}u;
@@ -84,12 +94,22 @@ const GROUP_M = {{ group_m }}u;
 // same expression for every k, so that the compiler keeps one. Flat arrays lose a seventh of the speed.
 //# if k_major_a
 const PITCH_A = TILE_M / 4u{{ ' + 1u' if banks == 'pad' else '' }};  // vec4s a row
-var<workgroup> tile_a: array<array<array<vec4<Staged>, PITCH_A>, TILE_K>, BUFFERS>;  // [k][row / 4]
+var<workgroup> tile_a: array<array<array<vec4<Staged>, PITCH_A>, {{ depth }}>, BUFFERS{{ " * SLICES" if slices > 1 }}>;  // [k][row / 4]
 //# else
-const PITCH_A = TILE_K / 4u{{ ' + 1u' if banks == 'pad' else '' }};  // vec4s a row
-var<workgroup> tile_a: array<array<array<vec4<Staged>, PITCH_A>, TILE_M>, BUFFERS>;  // [row][k / 4]
+const PITCH_A = {{ depth }} / 4u{{ ' + 1u' if banks == 'pad' else '' }};  // vec4s a row
+var<workgroup> tile_a: array<array<array<vec4<Staged>, PITCH_A>, TILE_M>, BUFFERS{{ " * SLICES" if slices > 1 }}>;  // [row][k / 4]
 //# endif
-var<workgroup> tile_b: array<array<array<vec4<Staged>, TILE_N / 4u>, TILE_K>, BUFFERS>;  // [k][col / 4]
+var<workgroup> tile_b: array<array<array<vec4<Staged>, TILE_N / 4u>, {{ depth }}>, BUFFERS{{ " * SLICES" if slices > 1 }}>;  // [k][col / 4]
+//# if slices > 1
+const QUADS_N = {{ quads_n }}u;
+// A row of all register blocks, of all slices but the first.
+var<workgroup> row_sums: array<array<vec4<Sum>, INVOCATIONS / SLICES>, (SLICES - 1u) * QUADS_N>;
+
+// Where a slice's part of a tile lies.
+fn place(buffer: u32, slice: u32) -> u32 {
+    return buffer * SLICES + slice;
+}
+//# endif
 
 //# set components = ["x", "y", "z", "w"]
 {% macro fetch_tiles(k0) %}
@@ -131,12 +151,13 @@ var<workgroup> tile_b: array<array<array<vec4<Staged>, TILE_N / 4u>, TILE_K>, BU
 {% macro multiply_add_element(r, col, a, b) %}
             c_{{ r }}_{{ col // 4 }}.{{ components[col % 4] }} = fma(Sum({{ a }}_{{ r // 4 }}.{{ components[r % 4] }}), Sum({{ b }}_{{ col // 4 }}.{{ components[col % 4] }}), c_{{ r }}_{{ col // 4 }}.{{ components[col % 4] }});
 {% endmacro %}
+{% macro slot(buffer) %}{{ "place(%s, slice)" % buffer if slices > 1 else buffer }}{% endmacro %}
 {% macro read_step(set, a, b, buffer, k, u, count) %}
 //# for i in range(thread_m // 4)
-            {{ set }}{{ a }}_{{ i }} = tile_a[{{ buffer }}][{{ k }}{{ u }}u][{{ column(op_a, quad_m(i), u, count) | trim }}];
+            {{ set }}{{ a }}_{{ i }} = tile_a[{{ slot(buffer) }}][{{ k }}{{ u }}u][{{ column(op_a, quad_m(i), u, count) | trim }}];
 //# endfor
 //# for j in range(quads_n)
-            {{ set }}{{ b }}_{{ j }} = tile_b[{{ buffer }}][{{ k }}{{ u }}u][{{ column(op_b, quad_n(j), u, count) | trim }}];
+            {{ set }}{{ b }}_{{ j }} = tile_b[{{ slot(buffer) }}][{{ k }}{{ u }}u][{{ column(op_b, quad_n(j), u, count) | trim }}];
 //# endfor
 {% endmacro %}
 {% macro outer_product(a, b) %}
@@ -175,11 +196,11 @@ var<workgroup> tile_b: array<array<array<vec4<Staged>, TILE_N / 4u>, TILE_K>, BU
             // Four steps of k: each vec4 of A's tile holds four of them.
 //# for c in range(4)
 //# for j in range(quads_n)
-            let b{{ c }}_{{ j }} = tile_b[{{ buffer }}][{{ k }}{{ u + c }}u][{{ column(op_b, quad_n(j), u, count) | trim }}];
+            let b{{ c }}_{{ j }} = tile_b[{{ slot(buffer) }}][{{ k }}{{ u + c }}u][{{ column(op_b, quad_n(j), u, count) | trim }}];
 //# endfor
 //# endfor
 //# for r in range(thread_m)
-            let a_{{ r }} = tile_a[{{ buffer }}][{{ row(r) | trim }}][({{ k }}{{ u }}u) / 4u];
+            let a_{{ r }} = tile_a[{{ slot(buffer) }}][{{ row(r) | trim }}][({{ k }}{{ u }}u) / 4u];
 //# for c in range(4)
 {{ multiply_add(r, "a_%d.%s" % (r, components[c]), "b%d" % c) }}
 //# endfor
@@ -188,11 +209,16 @@ var<workgroup> tile_b: array<array<array<vec4<Staged>, TILE_N / 4u>, TILE_K>, BU
 //# endfor
 //# endif
 {% endmacro %}
+{% macro store_row(r) %}
+//# for j in range(quads_n)
+    store_c(c_begin, tile_row + {{ row(r) | trim }}, tile_col + ({{ quad_n(j) }}) * 4u, c_{{ r }}_{{ j }}{{ back(r) }});
+//# endfor
+{% endmacro %}
 {% macro compute(buffer) %}
 //# if unroll_k == tile_k
 {{ steps(buffer, "", tile_k) }}
 //# else
-        for (var k = 0u; k < TILE_K; k += {{ unroll_k }}u) {
+        for (var k = 0u; k < {{ depth }}; k += {{ unroll_k }}u) {
 {{ steps(buffer, "k + ", unroll_k) }}
         }
 //# endif
@@ -207,7 +233,13 @@ fn main(
 {% include "lib/gemm_tile.wgsl" %}
 
     // Which register block of the tile.
+//# if slices > 1
+    let slice = invocation / (INVOCATIONS / SLICES);
+    let member = invocation % (INVOCATIONS / SLICES);
+    let block = member / 32u;
+//# else
     let block = invocation / 32u;
+//# endif
     let lane = invocation % 32u;
     let pos_n = block % (THREADS_N / LANES_N) * LANES_N + lane % LANES_N;
     let pos_m = block / (THREADS_N / LANES_N) * LANES_M + lane / LANES_N;
@@ -228,9 +260,28 @@ fn main(
 {% include "gemm/ahead.wgsl" %}
 //# endif
 
+//# if slices > 1
+    // The first slice adds the others' sums to its own.
+//# endif
 //# for r in range(thread_m)
+//# if slices > 1
+    if (slice > 0u) {
 //# for j in range(quads_n)
-    store_c(c_begin, tile_row + {{ row(r) | trim }}, tile_col + ({{ quad_n(j) }}) * 4u, c_{{ r }}_{{ j }}{{ back(r) }});
+        row_sums[(slice - 1u) * QUADS_N + {{ j }}u][member] = c_{{ r }}_{{ j }};
 //# endfor
+    }
+    workgroupBarrier();
+    if (slice == 0u) {
+//# for s in range(slices - 1)
+//# for j in range(quads_n)
+        c_{{ r }}_{{ j }} += row_sums[{{ s * quads_n + j }}u][member];
+//# endfor
+//# endfor
+{{ store_row(r) }}
+    }
+    workgroupBarrier();
+//# else
+{{ store_row(r) }}
+//# endif
 //# endfor
 }

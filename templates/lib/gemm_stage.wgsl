@@ -3,6 +3,7 @@ Carrying tiles of an operand from memory to workgroup memory. An operand is desc
 
   x         its name, "a" or "b"
   across    extent of its tile across k: TILE_M or TILE_N
+  depth     its extent along k: TILE_K
   along     the axis that is contiguous in memory: "k" or "outer"
   k_major   its tile is [k][outer / 4]; else [outer][k / 4]
   tile      first line of the tile, as a WGSL expression
@@ -15,9 +16,10 @@ into the same banks four, or two, at a time: their vec4s lie in rows 4·k apart,
 all banks long. With `swizzle`, two neighbours carry adjacent blocks along k (32 bytes of a row in memory),
 and in every other four rows of the tile columns differ in bit 2 (`column`), so that the eight meet in
 different banks. (The remedy is that of CUTLASS's crosswise layouts.)
+Where slices of a workgroup share a tile, each slice's SLICE_K steps of k lie in a place of their own.
 -#}
 {% macro lines(op) %}{{ 1 if (op.along == "outer") == op.k_major else 4 }}{% endmacro %}
-{% macro pieces(op) %}{{ op.across * tile_k // (4 * lines(op) | int) }}{% endmacro %}
+{% macro pieces(op) %}{{ op.across * op.depth // (4 * lines(op) | int) }}{% endmacro %}
 {% macro steps(op) %}{{ [pieces(op) | int // invocations, 1] | max }}{% endmacro %}
 
 {% macro places(op) %}
@@ -79,10 +81,10 @@ different banks. (The remedy is that of CUTLASS's crosswise layouts.)
 {% call some(op) %}
 //# for s in range(steps(op) | int)
 //# if lines(op) | int == 1
-            tile_{{ op.x }}[{{ buffer }}]{{ place(op, s, 0) }} = next_{{ op.x }}_{{ s }}_0;
+            tile_{{ op.x }}[{{ slot_of(op, s, buffer) }}]{{ place(op, s, 0) }} = next_{{ op.x }}_{{ s }}_0;
 //# else
 //# for c in ["x", "y", "z", "w"]
-            tile_{{ op.x }}[{{ buffer }}]{{ place(op, s, loop.index0) }} = vec4<Staged>(next_{{ op.x }}_{{ s }}_0.{{ c }}, next_{{ op.x }}_{{ s }}_1.{{ c }}, next_{{ op.x }}_{{ s }}_2.{{ c }}, next_{{ op.x }}_{{ s }}_3.{{ c }});
+            tile_{{ op.x }}[{{ slot_of(op, s, buffer) }}]{{ place(op, s, loop.index0) }} = vec4<Staged>(next_{{ op.x }}_{{ s }}_0.{{ c }}, next_{{ op.x }}_{{ s }}_1.{{ c }}, next_{{ op.x }}_{{ s }}_2.{{ c }}, next_{{ op.x }}_{{ s }}_3.{{ c }});
 //# endfor
 //# endif
 //# endfor
@@ -98,4 +100,6 @@ different banks. (The remedy is that of CUTLASS's crosswise layouts.)
 ({{ quad }}) ^ (k & 4u)
 //# endif
 {% endmacro %}
-{% macro place(op, s, c) %}{{ "[%s_k_%d + %du][(%s_i_%d / 4u) ^ (%s_k_%d & 4u)]" % (op.x, s, c, op.x, s, op.x, s) if op.swizzle else "[%s_k_%d + %du][%s_i_%d / 4u]" % (op.x, s, c, op.x, s) if op.k_major else "[%s_i_%d + %du][%s_k_%d / 4u]" % (op.x, s, c, op.x, s) }}{% endmacro %}
+{% macro slot_of(op, s, buffer) %}{{ "place(%s, %s_k_%d / SLICE_K)" % (buffer, op.x, s) if slices > 1 else buffer }}{% endmacro %}
+{% macro step_of(op, s) %}{{ "%s_k_%d%s" % (op.x, s, " % SLICE_K" if slices > 1 else "") }}{% endmacro %}
+{% macro place(op, s, c) %}{{ "[%s + %du][(%s_i_%d / 4u) ^ (%s_k_%d & 4u)]" % (step_of(op, s), c, op.x, s, op.x, s) if op.swizzle else "[%s + %du][%s_i_%d / 4u]" % (step_of(op, s), c, op.x, s) if op.k_major else "[%s_i_%d + %du][%s / 4u]" % (op.x, s, c, step_of(op, s)) }}{% endmacro %}

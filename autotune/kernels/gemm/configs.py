@@ -55,9 +55,9 @@ class Blocked(Config, frozen=True, kw_only=True, tag="blocked"):
     @property
     def invocations(self) -> int:
         """Invocations in a workgroup."""
-        return self.threads_m * self.threads_n
+        return self.threads_m * self.threads_n * slices_of(self)
 
-    def workgroup_vec4s(self) -> int:
+    def tile_vec4s(self) -> int:
         """vec4s of workgroup memory that the tiles take."""
         pad = 1 if self.banks == "pad" else 0
         if self.k_major_a:
@@ -65,13 +65,26 @@ class Blocked(Config, frozen=True, kw_only=True, tag="blocked"):
         else:
             tile_a = self.tile_m * (self.tile_k // 4 + pad)
         tile_b = self.tile_k * self.tile_n // 4
-        return (tile_a + tile_b) * (2 if self.buffering in ("double", "ahead") else 1)
+        return (tile_a + tile_b) * (2 if self.buffering in ("double", "ahead") else 1) * slices_of(self)
+
+    def sum_vec4s(self) -> int:
+        """vec4s of workgroup memory through which slices add their sums, a row of a block at a time."""
+        slices = slices_of(self)
+        return (slices - 1) * self.thread_n // 4 * self.threads_m * self.threads_n
 
 
 class SplitK(Blocked, frozen=True, kw_only=True, tag="split_k"):
     """Register blocks over a share of K each; a second pass adds the shares. For long K and small C."""
 
     splits: Annotated[int, Meta(ge=2, le=256)]
+
+
+class SliceK(Blocked, frozen=True, kw_only=True, tag="slice_k"):
+    """Register blocks whose steps of k several sets of invocations of a workgroup share; they add their sums
+    in workgroup memory. For a small C. K may be split besides."""
+
+    slices: Annotated[int, Meta(ge=2, le=16)]
+    splits: Annotated[int, Meta(ge=1, le=256)]
 
 
 class Packed(Blocked, frozen=True, kw_only=True, tag="packed"):
@@ -126,7 +139,16 @@ class CooperativeMatrix(Config, frozen=True, kw_only=True, tag="cooperative_matr
 PackedConfig = Packed | PackedMatrixUnits
 """Those that copy operands first."""
 GemmConfig = (
-    Naive | Tiled | Blocked | SplitK | Packed | Gemv | MatrixUnits | PackedMatrixUnits | CooperativeMatrix
+    Naive
+    | Tiled
+    | Blocked
+    | SplitK
+    | SliceK
+    | Packed
+    | Gemv
+    | MatrixUnits
+    | PackedMatrixUnits
+    | CooperativeMatrix
 )
 
 
@@ -154,7 +176,12 @@ def depth_of(config: GemmConfig) -> int:
         case Gemv():
             return 4 * config.unroll_k * config.threads_k * config.splits
         case _:
-            return config.tile_k * splits_of(config)
+            return tile_depth(config) * splits_of(config)
+
+
+def tile_depth(config: Blocked | MatrixUnits | CooperativeMatrix) -> int:
+    """How many k a workgroup takes in one round."""
+    return config.tile_k * slices_of(config)
 
 
 def vector_of(config: GemmConfig) -> int:
@@ -164,4 +191,9 @@ def vector_of(config: GemmConfig) -> int:
 
 def splits_of(config: GemmConfig) -> int:
     """Shares that K is cut into."""
-    return config.splits if isinstance(config, SplitK | Gemv | MatrixUnits) else 1
+    return config.splits if isinstance(config, SplitK | SliceK | Gemv | MatrixUnits) else 1
+
+
+def slices_of(config: GemmConfig) -> int:
+    """Sets of invocations of a workgroup that share its steps of k."""
+    return config.slices if isinstance(config, SliceK) else 1

@@ -17,6 +17,7 @@ from autotune.kernels.gemm.configs import (
     Naive,
     Packed,
     PackedMatrixUnits,
+    SliceK,
     SplitK,
     Tiled,
     depth_of,
@@ -27,7 +28,7 @@ from autotune.kernels.gemm.default import default
 from autotune.kernels.gemm.matrix import MATRIX_RULES, PACKED_MATRIX_RULES, steps, store_vector
 from autotune.kernels.gemm.plan import plan, resources
 from autotune.kernels.gemm.problem import GemmProblem, check_problem, label
-from autotune.kernels.gemm.rules import BLOCKED_RULES, GEMV_RULES, PACKED_RULES, SPLIT_K_RULES
+from autotune.kernels.gemm.rules import BLOCKED_RULES, GEMV_RULES, PACKED_RULES, SLICE_K_RULES, SPLIT_K_RULES
 from autotune.kernels.sizes import doublings, sizes_from_options
 from autotune.model import DeviceProfile, Plan, Problem
 
@@ -63,6 +64,7 @@ class Gemm(Family):
         "tiled": Tiled,
         "blocked": Blocked,
         "split_k": SplitK,
+        "slice_k": SliceK,
         "packed": Packed,
         "gemv": Gemv,
         "subgroup_matrix": MatrixUnits,
@@ -81,6 +83,7 @@ class Gemm(Family):
     rules = {  # noqa: RUF012
         "blocked": BLOCKED_RULES,
         "split_k": SPLIT_K_RULES,
+        "slice_k": SLICE_K_RULES,
         "packed": PACKED_RULES,
         "gemv": GEMV_RULES,
         "subgroup_matrix": MATRIX_RULES,
@@ -89,6 +92,7 @@ class Gemm(Family):
     weightless = {  # noqa: RUF012
         "blocked": ("lanes_n", "vector", "strips", "commit_k", "unroll_k", "group_m", "order"),
         "split_k": ("lanes_n", "strips", "commit_k", "unroll_k", "group_m", "order"),
+        "slice_k": ("lanes_n", "strips", "commit_k", "unroll_k", "group_m", "order"),
         "packed": ("lanes_n", "commit_k", "unroll_k", "group_m", "order"),
         "subgroup_matrix": ("group_m",),
         "packed_subgroup_matrix": ("group_m",),

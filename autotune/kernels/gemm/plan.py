@@ -16,7 +16,9 @@ from autotune.kernels.gemm.configs import (
     MatrixUnits,
     Naive,
     Tiled,
+    slices_of,
     splits_of,
+    tile_depth,
     tile_of,
     vector_of,
 )
@@ -27,6 +29,7 @@ from autotune.model import DTYPE_BYTES, NAGA_MATRICES, Buffer, Expr, Pass, Plan,
 
 _TEMPLATES = {
     "split_k": "gemm/blocked",
+    "slice_k": "gemm/blocked",
     "packed": "gemm/blocked",
     "packed_subgroup_matrix": "gemm/subgroup_matrix",
     "cooperative_matrix": "experimental/gemm_cooperative_matrix",
@@ -97,6 +100,7 @@ def plan(problem: GemmProblem, config: GemmConfig, *, specialize: bool) -> Plan:
         "vector": vector_of(config),
         **{f"vector_{x}": vector for x, vector in vectors.items() if x != "c"},
         "splits": splits,
+        "slices": slices_of(config),
         "shares_first": _shares_first(problem, config),
         "reduce": config.reduce if isinstance(config, Gemv) else "tree",
     }
@@ -298,7 +302,7 @@ def _quads(problem: GemmProblem, config: GemmConfig) -> bool:
 def _whole_k(problem: GemmProblem, config: GemmConfig) -> bool:
     """Whether K is cut into whole tiles, so that no load can reach past it."""
     seen = packing.multiplied(problem, config)
-    return isinstance(config, Blocked | MatrixUnits) and seen.k % config.tile_k == 0
+    return isinstance(config, Blocked | MatrixUnits) and seen.k % tile_depth(config) == 0
 
 
 def _multiples(problem: GemmProblem, config: GemmConfig, vectors: dict[str, int]) -> dict[str, int]:
@@ -313,8 +317,12 @@ def _multiples(problem: GemmProblem, config: GemmConfig, vectors: dict[str, int]
         of_operands = matrix.multiples(problem, config)
         found |= {name: max(count, found.get(name, 1)) for name, count in of_operands.items()}
     filled = packing.depth_step(problem) if packs else 1  # what packing makes K a multiple of
-    if isinstance(config, Blocked | MatrixUnits) and _whole_k(problem, config) and filled % config.tile_k:
-        found["k"] = max(config.tile_k, found.get("k", 1))
+    if (
+        isinstance(config, Blocked | MatrixUnits)
+        and _whole_k(problem, config)
+        and filled % tile_depth(config)
+    ):
+        found["k"] = max(tile_depth(config), found.get("k", 1))
     return {name: found[name] for name in _sizes(problem) if name in found}
 
 
@@ -433,7 +441,8 @@ def _workgroup(problem: GemmProblem, config: GemmConfig) -> tuple[tuple[int, int
         return cooperative.workgroup(problem, config)
     assert isinstance(config, Blocked)
     staged = problem.accumulate if config.staged == "accumulator" else problem.dtype
-    return (config.invocations, 1, 1), config.workgroup_vec4s() * 4 * DTYPE_BYTES[staged]
+    tiles = config.tile_vec4s() * 4 * DTYPE_BYTES[staged]
+    return (config.invocations, 1, 1), tiles + config.sum_vec4s() * 4 * DTYPE_BYTES[problem.accumulate]
 
 
 def _f16(problem: GemmProblem) -> bool:

@@ -130,6 +130,17 @@ PACKED_RULES = (
 
 SPLIT_K_RULES = (*BLOCKED_RULES, *few_tiles(lambda p: p.batch))
 
+SLICE_K_RULES = (
+    *BLOCKED_RULES,
+    *few_tiles(lambda p: p.batch),
+    Rule(
+        ("tile_k", "slices", "splits"),
+        "more slices than K has tiles",
+        lambda p, c: c["splits"] * c["slices"] * c["tile_k"] <= p.k,
+        needed=False,
+    ),
+)
+
 
 def _few(p: GemmProblem, stream: str) -> int:
     """Rows or columns of the matrix that is not streamed."""
