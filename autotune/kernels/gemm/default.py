@@ -2,6 +2,8 @@
 
 from typing import Any, Literal
 
+from msgspec import structs
+
 from autotune.expression import ceil_div
 from autotune.kernels.gemm.configs import (
     Blocked,
@@ -10,10 +12,12 @@ from autotune.kernels.gemm.configs import (
     MatrixUnits,
     Packed,
     PackedMatrixUnits,
+    SliceK,
     SplitK,
 )
 from autotune.kernels.gemm.matrix import MATRIX_RULES, PACKED_MATRIX_RULES, product_of, units
 from autotune.kernels.gemm.packing import copies_fit
+from autotune.kernels.gemm.plan import resources
 from autotune.kernels.gemm.problem import GemmProblem
 from autotune.kernels.gemm.rules import vec4_possible
 from autotune.kernels.gemm.streaming import FEW, along, larger, vec4_rows
@@ -28,6 +32,10 @@ WANTED = 512
 """Workgroups to aim for when K is split."""
 MOST_SPLITS = 128
 """Shares of K at most: what they cost to add up grows with them."""
+SHORT_K = 1024
+"""K up to which sets of invocations of a workgroup share it, where tiles of 32×32 fill half a GPU: splitting
+it costs a second pass. (An NVIDIA H200 took 12.8 µs so for 512³, 17.9 with K split; 147 and 135 for
+128×4096×4096.)"""
 GEMV_ROWS = 8
 """Rows of A up to which the kernel that streams B is the better choice."""
 MATRIX_ROWS = 16
@@ -42,6 +50,7 @@ def default(problem: GemmProblem, profile: DeviceProfile | None) -> GemmConfig:
     """Few rows or columns: stream the large matrix. Else tiles of 64×64, 32×128 along a short side of C, and
     32×32 where larger ones would be few however K is split; which it is until there is enough to do.
     Where K is split, more invocations share a tile; where nothing comes in fours, they share smaller ones.
+    A short K is shared within workgroups instead.
 
     On NVIDIA's GPUs, large matrices take the largest register blocks, and are packed first where rows are no
     whole vec4s. Where a device has matrix units for the types, all but small or narrow problems are theirs.
@@ -53,7 +62,7 @@ def default(problem: GemmProblem, profile: DeviceProfile | None) -> GemmConfig:
         return on_matrices
     vector: Literal[1, 4] = 4 if vec4_possible(problem) else 1
     on_cpu = profile is not None and profile.is_cpu
-    short, long = sorted((problem.m, problem.n))
+    short = min(problem.m, problem.n)
     if short <= GEMV_ROWS:
         return _gemv(problem, profile)
     on_nvidia = profile is not None and profile.vendor_id == NVIDIA
@@ -61,8 +70,12 @@ def default(problem: GemmProblem, profile: DeviceProfile | None) -> GemmConfig:
     if on_nvidia and many and (vector == 4 or copies_fit(problem, profile)):
         turned = vector == 4 and (problem.transpose_b or not problem.transpose_a)
         return (Blocked if vector == 4 else Packed)(**_large(problem, turned=turned))
-    if on_cpu:
-        return _on_cpu(problem, vector)
+    return _on_cpu(problem, vector) if on_cpu else _on_gpu(problem, vector, profile)
+
+
+def _on_gpu(problem: GemmProblem, vector: Literal[1, 4], profile: DeviceProfile | None) -> GemmConfig:
+    """Tiles of middle size, and K shared or split until there is enough to do."""
+    short, long = sorted((problem.m, problem.n))
     most = max(min(problem.k // 32, MOST_SPLITS), 1)
     if short <= 32 and long >= 512:
         tile_m, tile_n = (32, 128) if problem.m == short else (128, 32)
@@ -73,6 +86,8 @@ def default(problem: GemmProblem, profile: DeviceProfile | None) -> GemmConfig:
             tile_m = tile_n = 32
         common = _block(tile_m, tile_n, tile_m // 8, tile_n // 8, vector) | _K_MAJOR
     tiles = _tiles(problem, tile_m, tile_n)
+    if tiles <= FULL // 2 <= _tiles(problem, 32, 32) and problem.k <= SHORT_K:
+        return _sliced(problem, vector, profile)
     splits = _power_of_two(min(WANTED // tiles, most)) if tiles <= FULL else 1
     if splits > 1:
         if tile_m == tile_n == 64:
@@ -81,6 +96,17 @@ def default(problem: GemmProblem, profile: DeviceProfile | None) -> GemmConfig:
     if vector == 1 and tile_m == tile_n == 64:
         common = _block(64, 32, 16, 4, vector) | _STRIP | {"lanes_n": 8}
     return Blocked(**common, group_m=8)  # type: ignore[arg-type]
+
+
+def _sliced(problem: GemmProblem, vector: Literal[1, 4], profile: DeviceProfile | None) -> SliceK:
+    """Tiles of 32×32, whose steps of k four sets of invocations share; half as deep where they do not fit."""
+    common = _block(32, 32, 8, 4, vector) | _STRIP | {"lanes_n": 8, "group_m": 1}
+    config = SliceK(**common, slices=4, splits=1)  # type: ignore[arg-type]
+    limits = BASE_LIMITS if profile is None else profile.limits
+    (needs,) = resources(problem, config)
+    if needs.workgroup_bytes <= limits["maxComputeWorkgroupStorageSize"]:
+        return config
+    return structs.replace(config, tile_k=8, unroll_k=8)
 
 
 def _large(problem: GemmProblem, *, turned: bool) -> dict[str, Any]:
