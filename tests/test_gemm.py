@@ -117,9 +117,9 @@ CONFIGS = {
     "split-vec4-prefetch-row-major": split_k(
         splits=2, vector=4, buffering="prefetch", k_major_a=False, tile_k=16
     ),
-    "slices-scalar": slice_k(slices=3, splits=1),
+    "slices-scalar": slice_k(slices=4, splits=1),
     "slices-row-major": slice_k(slices=2, splits=1, vector=4, buffering="prefetch", **ROW_MAJOR),
-    "slices-double": slice_k(slices=4, splits=1, vector=4, buffering="double", banks="pad"),
+    "slices-double": slice_k(slices=2, splits=1, vector=4, buffering="double", banks="pad"),
     "slices-ahead": slice_k(
         slices=2, splits=1, vector=4, buffering="ahead", commit_k=1, unroll_k=8, order="zigzag", **TALL
     ),
@@ -171,6 +171,7 @@ def ragged(config, *, turn, every_pair):
 def test_ragged_shapes_are_right(runtime, name):
     turn = list(CONFIGS).index(name)
     shapes = ragged(CONFIGS[name], turn=turn, every_pair=not slow(runtime))
+    shapes = shapes[turn % 2 :: 2] if slow(runtime) else shapes
     wrong = {}
     for index, (m, n, k) in enumerate(shapes):
         problem = GemmProblem(m=m, n=n, k=k)

@@ -24,7 +24,7 @@ def packed(**changes):
 CONFIGS = {
     "double": packed(buffering="double", unroll_k=8),
     "prefetch": packed(buffering="prefetch", tile_m=64, thread_m=8, lanes_n=4, group_m=8),
-    "ahead": packed(buffering="ahead", commit_k=1, unroll_k=8, zigzag=True),
+    "ahead": packed(buffering="ahead", commit_k=1, unroll_k=8, order="zigzag"),
 }
 MATRIX = PackedMatrixUnits(**SMALL | {"tile_m": 32, "tile_n": 16, "splits": 1})
 each_config = pytest.mark.parametrize("name", CONFIGS)

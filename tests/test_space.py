@@ -174,7 +174,7 @@ def test_axes_come_in_the_order_of_the_config_whatever_the_file_says(load):
     [
         (
             "[fast]\ntile = [8]\n",
-            "unknown variant [fast]; gemm has naive, tiled, blocked, split_k, packed, gemv",
+            "unknown variant [fast]; gemm has naive, tiled, blocked, split_k, slice_k, packed, gemv",
         ),
         ("tile = [8]\n", "unknown variant [tile]"),
         ("naive = 3\n", "[naive] must list exactly these parameters: workgroup_x, workgroup_y"),
