@@ -140,6 +140,7 @@ SLICE_K_RULES = (
         needed=False,
     ),
 )
+"""Those of one slice hold: with more, a tile is as many times as deep, and as many invocations carry it."""
 
 
 def _few(p: GemmProblem, stream: str) -> int:
