@@ -171,7 +171,7 @@ def ragged(config, *, turn, every_pair):
 def test_ragged_shapes_are_right(runtime, name):
     turn = list(CONFIGS).index(name)
     shapes = ragged(CONFIGS[name], turn=turn, every_pair=not slow(runtime))
-    shapes = shapes[turn % 2 :: 2] if slow(runtime) else shapes
+    shapes = shapes[turn % 2 :: 2] if slow(runtime) else shapes  # each text is compiled anew
     wrong = {}
     for index, (m, n, k) in enumerate(shapes):
         problem = GemmProblem(m=m, n=n, k=k)
@@ -289,6 +289,7 @@ F16_CONFIGS = {
     "vec4": CONFIGS["vec4-prefetch"],
     "vec4-wide": structs.replace(CONFIGS["vec4-double"], staged="accumulator"),
     "split": CONFIGS["split-vec4-double"],
+    "slices": structs.replace(CONFIGS["slices-ahead"], staged="accumulator"),
     "gemv": CONFIGS["gemv-splits"],
 }
 each_f16_config = pytest.mark.parametrize("name", F16_CONFIGS)
@@ -334,7 +335,7 @@ def test_partial_sums_beyond_f16_are_kept_in_f32(runtime, name):
 def legal_configs(profile, vector):
     """Configs of the shipped space, legal on a device and quickly compiled, as many of each variant."""
     problem = GemmProblem(m=64, n=64, k=512) if vector == 4 else GemmProblem(m=63, n=63, k=511)
-    found = legal_configs_of(("blocked", "split_k", "gemv"), problem, profile.value)
+    found = legal_configs_of(("blocked", "split_k", "slice_k", "gemv"), problem, profile.value)
     quick = [
         [c for c in configs if isinstance(c, Gemv) or c.unroll_k * c.thread_m * c.thread_n <= 256]
         for configs in found.values()

@@ -11,7 +11,7 @@ from test_gemm import CONFIGS, run, slow
 
 from autotune import limits, space, verify
 from autotune.errors import InvalidProblem
-from autotune.kernels.gemm import GEMM, GemmProblem
+from autotune.kernels.gemm import GEMM, GemmProblem, SliceK
 from autotune.kernels.gemm.problem import LARGEST_FACTOR, SMALLEST_FACTOR
 from autotune.kernels.gemm.rules import vec4_possible
 from autotune.kernels.gemm_i8 import GEMM_I8
@@ -24,6 +24,7 @@ VARIED = [
     "scalar-double-row-major",
     "vec4-double",
     "vec4-prefetch-row-major",
+    "slices-double",
 ]
 SPLIT = ["split-scalar", "split-vec4-double", "gemv-rows", "gemv-splits"]
 
@@ -266,6 +267,8 @@ SHARED = GemmProblem(m=1000, n=8, k=2048, batch=2000, transpose_a=True, broadcas
 )
 @example(GemmProblem(m=1, n=64, k=64, transpose_b=True), 1, F16, GPU)  # no subgroup adds sums in f16
 @example(SHARED, 1, F32, HALF)  # sums of all splits would be larger than a buffer
+@example(GemmProblem(m=256, n=256, k=16), 1, F32, HALF)  # too short a K to share
+@example(GemmProblem(m=256, n=256, k=63), 1, F16, GPU)
 def test_the_default_is_a_legal_point_of_the_search_space(problem, scale, types, profile):
     sizes = {size: getattr(problem, size) * scale for size in ("m", "n", "k")}
     kinds = dict(zip(("dtype", "accumulate"), types, strict=True))
@@ -273,6 +276,15 @@ def test_the_default_is_a_legal_point_of_the_search_space(problem, scale, types,
     config = GEMM.default(larger, profile)
     assert list(space.refusals(GEMM, larger, config, profile)) == []
     assert space.point_of(AXES, config) is not None
+
+
+def test_a_short_k_of_a_small_c_is_shared_within_workgroups_and_stays_in_whole_tiles():
+    small = GemmProblem(m=512, n=512, k=512)
+    config = GEMM.default(small, GPU)
+    assert isinstance(config, SliceK)
+    assert GEMM.plan(small, config, specialize=False).multiples["k"] == config.slices * config.tile_k
+    for change in ({"k": 2048}, {"k": 32}, {"m": 32, "n": 4096}, {"m": 64, "n": 64}, {"m": 1024, "n": 1024}):
+        assert not isinstance(GEMM.default(structs.replace(small, **change), GPU), SliceK), change
 
 
 def test_large_matrices_of_f16_are_turned_into_f32_once_on_nvidia():

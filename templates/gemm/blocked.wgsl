@@ -36,8 +36,8 @@ enable f16;
 //   group_m              tile rows that are walked together, so that B's tiles are reused from cache
 //   order                of the block's multiply-adds, in which neighbours in time share values:
 //                        rows: row by row, a vec4 at a time; zigzag: every other row from its end, and kept
-//                        so; scalars: the same, an element at a time; pairs: two columns at a time, down
-//                        all rows and back up
+//                        so; for k-major tiles also scalars: as in zigzag, an element at a time; pairs: two
+//                        columns at a time, down all rows and back up
 //   staged               workgroup memory holds the storage type or the accumulator's
 //   splits               workgroups that share K, each with partial sums of its own, e.g. 8
 //   slices               copies of these invocations in a workgroup, each of which takes its own tile_k steps
@@ -101,6 +101,7 @@ var<workgroup> tile_a: array<array<array<vec4<Staged>, PITCH_A>, TILE_M>, BUFFER
 //# endif
 var<workgroup> tile_b: array<array<array<vec4<Staged>, TILE_N / 4u>, {{ depth }}>, BUFFERS{{ " * SLICES" if slices > 1 }}>;  // [k][col / 4]
 //# if slices > 1
+
 const QUADS_N = {{ quads_n }}u;
 // A row of all register blocks, of all slices but the first.
 var<workgroup> row_sums: array<array<vec4<Sum>, INVOCATIONS / SLICES>, (SLICES - 1u) * QUADS_N>;

@@ -14,6 +14,7 @@ from autotune.kernels.gemm.configs import (
     PackedMatrixUnits,
     SliceK,
     SplitK,
+    tile_depth,
 )
 from autotune.kernels.gemm.matrix import MATRIX_RULES, PACKED_MATRIX_RULES, product_of, units
 from autotune.kernels.gemm.packing import copies_fit
@@ -32,10 +33,11 @@ WANTED = 512
 """Workgroups to aim for when K is split."""
 MOST_SPLITS = 128
 """Shares of K at most: what they cost to add up grows with them."""
+SLICES = 4
+"""Sets of invocations of a workgroup that share K, where they do."""
 SHORT_K = 1024
-"""K up to which sets of invocations of a workgroup share it, where tiles of 32×32 fill half a GPU: splitting
-it costs a second pass. (An NVIDIA H200 took 12.8 µs so for 512³, 17.9 with K split; 147 and 135 for
-128×4096×4096.)"""
+"""K up to which they do; splitting it costs a second pass. (512³ took an NVIDIA H200 12.8 µs so, 17.9 with K
+split.)"""
 GEMV_ROWS = 8
 """Rows of A up to which the kernel that streams B is the better choice."""
 MATRIX_ROWS = 16
@@ -50,7 +52,7 @@ def default(problem: GemmProblem, profile: DeviceProfile | None) -> GemmConfig:
     """Few rows or columns: stream the large matrix. Else tiles of 64×64, 32×128 along a short side of C, and
     32×32 where larger ones would be few however K is split; which it is until there is enough to do.
     Where K is split, more invocations share a tile; where nothing comes in fours, they share smaller ones.
-    A short K is shared within workgroups instead.
+    A short K is shared within workgroups instead, where C is neither short nor large.
 
     On NVIDIA's GPUs, large matrices take the largest register blocks, and are packed first where rows are no
     whole vec4s. Where a device has matrix units for the types, all but small or narrow problems are theirs.
@@ -75,6 +77,9 @@ def default(problem: GemmProblem, profile: DeviceProfile | None) -> GemmConfig:
 
 def _on_gpu(problem: GemmProblem, vector: Literal[1, 4], profile: DeviceProfile | None) -> GemmConfig:
     """Tiles of middle size, and K shared or split until there is enough to do."""
+    sliced = _sliced(problem, vector, profile)
+    if sliced is not None:
+        return sliced
     short, long = sorted((problem.m, problem.n))
     most = max(min(problem.k // 32, MOST_SPLITS), 1)
     if short <= 32 and long >= 512:
@@ -86,8 +91,6 @@ def _on_gpu(problem: GemmProblem, vector: Literal[1, 4], profile: DeviceProfile 
             tile_m = tile_n = 32
         common = _block(tile_m, tile_n, tile_m // 8, tile_n // 8, vector) | _K_MAJOR
     tiles = _tiles(problem, tile_m, tile_n)
-    if tiles <= FULL // 2 <= _tiles(problem, 32, 32) and problem.k <= SHORT_K:
-        return _sliced(problem, vector, profile)
     splits = _power_of_two(min(WANTED // tiles, most)) if tiles <= FULL else 1
     if splits > 1:
         if tile_m == tile_n == 64:
@@ -98,10 +101,17 @@ def _on_gpu(problem: GemmProblem, vector: Literal[1, 4], profile: DeviceProfile 
     return Blocked(**common, group_m=8)  # type: ignore[arg-type]
 
 
-def _sliced(problem: GemmProblem, vector: Literal[1, 4], profile: DeviceProfile | None) -> SliceK:
-    """Tiles of 32×32, whose steps of k four sets of invocations share; half as deep where they do not fit."""
+def _sliced(problem: GemmProblem, vector: Literal[1, 4], profile: DeviceProfile | None) -> SliceK | None:
+    """Tiles of 32×32, whose steps of k several sets of invocations share; half as deep where they do not fit.
+    None where these would not fill half a GPU or tiles of 64×64 do, where K or a side of C is too short, or
+    K long.
+    """
     common = _block(32, 32, 8, 4, vector) | _STRIP | {"lanes_n": 8, "group_m": 1}
-    config = SliceK(**common, slices=4, splits=1)  # type: ignore[arg-type]
+    config = SliceK(**common, slices=SLICES, splits=1)  # type: ignore[arg-type]
+    if min(problem.m, problem.n) <= 32 or not tile_depth(config) <= problem.k <= SHORT_K:
+        return None
+    if not _tiles(problem, 64, 64) <= FULL // 2 <= _tiles(problem, 32, 32):
+        return None
     limits = BASE_LIMITS if profile is None else profile.limits
     (needs,) = resources(problem, config)
     if needs.workgroup_bytes <= limits["maxComputeWorkgroupStorageSize"]:

@@ -199,8 +199,8 @@ def _shares_first(problem: GemmProblem, config: GemmConfig) -> bool:
     """Whether neighbours in time take shares of K of one tile, and not tiles of one share; either is right.
 
     Tiles that lie in a single line have no use for each other's data. On an NVIDIA H200 32×4096×4096 took
-    38.7 µs so, not 39.2; but 128×4096×4096, two lines of tiles, 132 µs, not 128. A single tile has no other
-    to come before; 64×64×65536 took 30.9 µs where its text said so, not 26.8.
+    38.7 µs so, not 39.2; but 128×4096×4096, two lines of tiles, 132 µs, not 128, and 64×64×65536, a single
+    tile, 30.9 µs, not 26.8.
     """
     rows, cols = tile_of(config)
     return splits_of(config) > 1 and (problem.m <= rows) != (problem.n <= cols)

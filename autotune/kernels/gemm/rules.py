@@ -132,10 +132,10 @@ SPLIT_K_RULES = (*BLOCKED_RULES, *few_tiles(lambda p: p.batch))
 
 SLICE_K_RULES = (
     *BLOCKED_RULES,
-    *few_tiles(lambda p: p.batch),
+    few_tiles(lambda p: p.batch)[0],
     Rule(
         ("tile_k", "slices", "splits"),
-        "more slices than K has tiles",
+        "more slices and splits than K has tiles",
         lambda p, c: c["splits"] * c["slices"] * c["tile_k"] <= p.k,
         needed=False,
     ),
