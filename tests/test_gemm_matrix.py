@@ -56,6 +56,11 @@ TRANSPOSED = [(False, False), (True, False), (False, True), (True, True)]
 each_transpose = pytest.mark.parametrize("transposed", TRANSPOSED, ids=str)
 
 
+def in_turn(*names):
+    """Each transpose with one of the configs: a text takes seconds to compile."""
+    return pytest.mark.parametrize(("name", "transposed"), zip(names, TRANSPOSED, strict=True), ids=str)
+
+
 def f16(m, n, k, **changes):
     return GemmProblem(**{"m": m, "n": n, "k": k, "dtype": "f16", **changes})
 
@@ -97,8 +102,7 @@ def test_ragged_shapes_are_right(matrix_runtime, name):
     assert_right(matrix_runtime, [f16(*size) for size in sizes], config)
 
 
-@each_transpose
-@pytest.mark.parametrize("name", ["prefetch", "double"])
+@in_turn("prefetch", "double", "double", "prefetch")
 def test_all_four_transposes_are_right_for_rows_of_any_length(matrix_runtime, name, transposed):
     sizes = [(37, 33, 35), (38, 34, 36), (36, 36, 20), (40, 72, 24), (8, 8, 8), (1, 1, 1)]
     problems = [f16(*size, **turned(transposed)) for size in sizes]
@@ -116,8 +120,7 @@ def test_matrices_straight_from_memory_are_right(matrix_runtime, name, transpose
     assert_right(matrix_runtime, problems, config)
 
 
-@each_transpose
-@pytest.mark.parametrize("name", ["prefetch", "early", "split"])
+@in_turn("prefetch", "early", "split", "prefetch")
 def test_packed_operands_are_right(matrix_runtime, name, transposed):
     config = PackedMatrixUnits(**CONFIGS[name].parameters())
     problems = [
