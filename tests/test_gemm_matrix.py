@@ -58,7 +58,7 @@ each_transpose = pytest.mark.parametrize("transposed", TRANSPOSED, ids=str)
 
 def in_turn(*names):
     """Each transpose with one of the configs: a text takes seconds to compile."""
-    return pytest.mark.parametrize(("name", "transposed"), zip(names, TRANSPOSED, strict=True), ids=str)
+    return pytest.mark.parametrize(("name", "transposed"), list(zip(names, TRANSPOSED, strict=True)), ids=str)
 
 
 def f16(m, n, k, **changes):
