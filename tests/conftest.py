@@ -122,6 +122,14 @@ def matrix_runtime() -> Iterator[WorkerRuntime]:
     opened.close()
 
 
+@pytest.hookimpl(tryfirst=True)  # before -m is asked
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What needs matrix units bears their mark."""
+    for item in items:
+        if "matrix_runtime" in getattr(item, "fixturenames", ()):
+            item.add_marker("matrix_units")
+
+
 _VALIDATE = """
 import json, sys, wgpudawn
 from wgpudawn.backends.dawn.extras import set_instance_extras

@@ -155,8 +155,8 @@ def test_sums_in_f16_are_right(matrix_runtime, name):
     ids=repr,
 )
 def test_layouts_batches_and_epilogues_are_right(matrix_runtime, changes):
-    for name in ("prefetch", "split"):
-        assert_right(matrix_runtime, [f16(35, 36, 40, **changes), f16(33, 39, 33, **changes)], CONFIGS[name])
+    for name, size in (("prefetch", (35, 36, 40)), ("split", (33, 39, 33))):
+        assert_right(matrix_runtime, [f16(*size, **changes)], CONFIGS[name])
 
 
 def test_sizes_baked_into_the_text_are_right(matrix_runtime):
