@@ -280,7 +280,9 @@ fn main(
 //# endfor
 {{ store_row(r) }}
     }
+//# if not loop.last
     workgroupBarrier();
+//# endif
 //# else
 {{ store_row(r) }}
 //# endif

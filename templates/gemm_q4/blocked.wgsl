@@ -154,7 +154,7 @@ fn main(
     let tiles_n = (sizes.n + TILE_N - 1u) / TILE_N;
     let id = linear_workgroup(workgroup, grid);
     if (id >= tiles_m * tiles_n{{ " * SPLITS" if splits > 1 else "" }}) { return; }
-    let tile = id % (tiles_m * tiles_n);
+    let tile = id{{ " % (tiles_m * tiles_n)" if splits > 1 else "" }};
     let tile_row = tile % tiles_m * TILE_M;
     let tile_col = tile / tiles_m * TILE_N;
 

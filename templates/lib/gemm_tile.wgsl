@@ -8,7 +8,7 @@
     let split = id % SPLITS;
     let tile = id / SPLITS{{ " % (tiles_m * tiles_n)" if batched else "" }};
 //# else
-    let tile = id % (tiles_m * tiles_n);
+    let tile = id{{ " % (tiles_m * tiles_n)" if batched or splits > 1 else "" }};
 //# if splits > 1
     let split = id / (tiles_m * tiles_n{{ " * sizes.batch" if batched else "" }});
 //# endif
