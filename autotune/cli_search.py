@@ -99,7 +99,7 @@ def effort_options(effort: str) -> Callable[[Command], Command]:
         type=click.Choice(EFFORT_NAMES),
         default=effort,
         show_default=True,
-        help="How long to search where neither --trials nor --time-limit says: on a GPU up to 15 s, 35 s or "
+        help="How long to search where neither --trials nor --time-limit says: on a GPU up to 15 s, 32 s or "
         "10 min, on a software adapter 40 s, 90 s or 15 min.",
     )
 

@@ -32,7 +32,7 @@ EFFORTS: dict[str, Profile] = {
         patience=Patience(promise=0.005, asks=10, least=30),
     ),
     "normal": Profile(
-        gpu=Budget(trials=250, seconds=35.0),
+        gpu=Budget(trials=250, seconds=32.0),
         cpu=Budget(trials=60, seconds=90.0),
         patience=Patience(promise=0.002, asks=20, least=60),
     ),

@@ -19,10 +19,10 @@ from msgspec import Struct
 from autotune.candidate import Bench
 from autotune.errors import WorkerError
 from autotune.model import Config, DeviceProfile, Rejection, Trial
-from autotune.runtime.process import WorkerRuntime
+from autotune.runtime.process import Gate, WorkerRuntime
 
 MOST_JOBS = 4
-"""Lanes on one adapter where nobody says how many: each takes the GPU for a while to open, and memory."""
+"""Lanes on one adapter where nobody says how many: each takes a process, a device and memory."""
 _CORES_EACH = 2
 """Of a lane: one for its worker, which compiles, and one for its thread here, which compares."""
 _ROOM = 2 << 30
@@ -142,8 +142,7 @@ def lanes_for(bench: Bench, *, jobs: int | None = None, workers: int = 1) -> Lan
         jobs = automatic_jobs(runtime.profile, data_bytes=bench.data_bytes, cores=cores)
     if jobs * len(indices) == 1:
         return Lanes((Here(bench),), 1)
-    gates = {index: threading.RLock() for index in indices}
-    runtime.share(gates[runtime.index])
+    gates = {index: runtime.share() if index == runtime.index else Gate() for index in indices}
 
     def opener(index: int) -> Callable[[], Bench]:
         return lambda: _beside(bench, runtime.another(index, gates[index]))

@@ -219,7 +219,7 @@ class _Tuning:
         finally:
             self.measured_a_second = (self.measured - resumed) / max(time.monotonic() - self.started, 1e-3)
             if isinstance(self.runtime, WorkerRuntime):
-                self.runtime.share(None)
+                self.runtime.unshare()
         lost = [lane.error for lane in self.lanes if lane.error is not None]
         if lost and self.ended != "device lost":
             self.notes.append(f"{len(lost)} of {len(self.lanes)} lanes ended early, one by this: {lost[0]}")

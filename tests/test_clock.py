@@ -72,6 +72,16 @@ def test_a_gpu_at_its_clocks_waits_for_a_single_run(gpu):
     assert gpu.runs == before + 1
 
 
+def test_what_one_pacer_learned_another_on_that_adapter_need_not_learn(gpu):
+    learned = Pacer(Anything(), Anything(), gpu).cadence
+    gpu.load, before = 0.0, gpu.runs
+    pacer = Pacer(Anything(), Anything(), gpu, learned)
+    assert gpu.runs == before
+    assert pacer.cadence == learned
+    pacer.settle()
+    assert gpu.load >= 0.3
+
+
 def test_clocks_that_heat_keeps_down_end_the_wait(gpu):
     pacer = Pacer(Anything(), Anything(), gpu)
     gpu.load = float("-inf")

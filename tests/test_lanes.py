@@ -15,7 +15,7 @@ from autotune.kernels.gemm import GEMM
 from autotune.lanes import Aside, Here, automatic_jobs, lanes_for, usable_cores
 from autotune.model import Measurement
 from autotune.runtime.base import CandidateFailed
-from autotune.runtime.process import WorkerRuntime
+from autotune.runtime.process import Gate, WorkerRuntime
 from autotune.search import Search
 
 
@@ -171,6 +171,7 @@ def listed(*profiles) -> Bench:
     """A bench on the first of these adapters, in a worker that never starts."""
     runtime = object.__new__(WorkerRuntime)
     runtime.listed, runtime.index, runtime.profile, runtime._worker = profiles, 0, profiles[0], None
+    runtime._gate = Gate()
     made = bench(Closable())
     made.runtime = runtime
     return made

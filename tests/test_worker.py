@@ -20,7 +20,7 @@ from autotune.errors import NoAdapter, WorkerCrashed, WorkerError
 from autotune.kernels.gemm import GEMM, GemmProblem
 from autotune.limits import BASE_LIMITS
 from autotune.model import Buffer, Pass, Plan, Rejection
-from autotune.runtime import messages
+from autotune.runtime import messages, process
 from autotune.runtime.base import CandidateFailed
 from autotune.runtime.native import NativeRuntime
 from autotune.runtime.process import Deadlines, WorkerRuntime, choose, list_adapters
@@ -164,13 +164,25 @@ def test_results_that_nobody_fetched_do_not_stand_in_the_way_of_the_next(runtime
 
 
 def test_data_are_sent_and_plans_compiled_while_another_lane_has_the_gpu(runtime):
-    gate = threading.Lock()
-    runtime.share(gate)
-    with gate:
+    gate, held, over = runtime.share(), threading.Event(), threading.Event()
+
+    def other_lane():
+        with gate:
+            held.set()
+            over.wait(60.0)
+
+    lane = threading.Thread(target=other_lane)
+    lane.start()
+    try:
+        assert held.wait(10.0)
         runtime.load(CONTENTS)
         double = runtime.compile(DOUBLE)
+        assert lane.is_alive()
+    finally:
+        over.set()
+        lane.join()
     assert doubled(runtime, double)
-    runtime.share(None)
+    runtime.unshare()
 
 
 def test_a_plan_is_timed(runtime):
@@ -462,6 +474,43 @@ def test_a_replaced_worker_opens_no_other_adapter():
         replaced_among(other_name, opened=2)
 
 
+# -- what the workers of an adapter know together ----------------------------------------------------
+
+
+class FakeWorker:
+    """A worker whose adapter has clocks, and that remembers what it was asked."""
+
+    def __init__(self):
+        self.asked = []
+
+    def ask(self, request, _deadline):
+        self.asked.append(request)
+        if not isinstance(request, messages.Open):
+            return messages.Done()
+        return messages.Opened(ADAPTERS[0], request.cadence or messages.Cadence(512, 1e-3))
+
+
+def test_how_fast_an_adapter_can_be_is_learned_once(monkeypatch):
+    workers = []
+
+    def started(_runtime):
+        workers.append(FakeWorker())
+        return workers[-1]
+
+    monkeypatch.setattr(process, "Worker", started)
+    monkeypatch.setattr(process, "_adapters", lambda _worker: ADAPTERS[:1] * 2)
+    first = WorkerRuntime()
+    gates = first.share(), process.Gate()
+    first.another(0, gates[0])
+    first.another(1, gates[1])  # of the same model, but not the same GPU
+    first.another(1, gates[1])
+    first._worker = None
+    first.load({})
+    opened = [[r.cadence for r in worker.asked if isinstance(r, messages.Open)] for worker in workers]
+    known = messages.Cadence(512, 1e-3)
+    assert opened == [[None], [known], [None], [known], [known]]
+
+
 # -- features that are listed but not granted --------------------------------------------------------
 
 
@@ -498,7 +547,7 @@ def opened(adapter):
     api.gpu.enumerate_adapters_sync.return_value = [adapter]
     native = NativeRuntime(api, compiler="tint", runtime="fake")
     native.adapters()
-    return native.open(0)
+    return native.open(0, None)
 
 
 def test_only_known_features_are_asked_for():

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from autotune.runtime.messages import Samples
+from autotune.runtime.messages import Cadence, Samples
 
 MAX_SAMPLES = 64
 """Samples one request may ask for; a single query set of twice as many is reused throughout."""
@@ -100,7 +100,8 @@ class Pacer:
     SPAN = 1e-3
     """Seconds one pacer run should last."""
 
-    def __init__(self, api: Any, device: Any, stopwatch: Stopwatch) -> None:
+    def __init__(self, api: Any, device: Any, stopwatch: Stopwatch, known: Cadence | None = None) -> None:
+        """`known` is what a pacer has learned on the same adapter; otherwise that is learned now."""
         self._stopwatch = stopwatch
         pipeline = device.create_compute_pipeline(
             layout="auto",
@@ -111,7 +112,7 @@ class Pacer:
             layout=pipeline.get_bind_group_layout(0),
             entries=[{"binding": 0, "resource": {"buffer": sink, "offset": 0, "size": 16}}],
         )
-        self._workgroups = 256
+        self._workgroups, self._fastest = 256, float("inf")
 
         def encode(compute_pass: Any) -> None:
             compute_pass.set_pipeline(pipeline)
@@ -119,7 +120,18 @@ class Pacer:
             compute_pass.dispatch_workgroups(self._workgroups)
 
         self._encode = encode
-        self._fastest = float("inf")
+        if known is None:
+            self._learn()
+        else:
+            self._workgroups, self._fastest = known.workgroups, known.seconds
+
+    @property
+    def cadence(self) -> Cadence:
+        """What is known by now."""
+        return Cadence(self._workgroups, self._fastest)
+
+    def _learn(self) -> None:
+        """Load the GPU until it must be at its working clocks; find how much to run at a time."""
         deadline = time.monotonic() + self.FIRST
         while time.monotonic() < deadline:
             span = self.run()

@@ -25,10 +25,19 @@ class ListAdapters(_Message, frozen=True):
     """Ask for the profile of every adapter. Answer: Adapters."""
 
 
+class Cadence(Struct, frozen=True):
+    """What a pacer knows of its adapter: how much it runs at a time, and how fast that can be."""
+
+    workgroups: int
+    seconds: float
+
+
 class Open(_Message, frozen=True):
     """Open the adapter at this place of the list. Answer: Opened."""
 
     index: int
+    cadence: Cadence | None = None
+    """Of that adapter, where another worker has learned it already."""
 
 
 class Pace(_Message, frozen=True):
@@ -84,6 +93,8 @@ class Opened(_Message, frozen=True):
     """The device is ready; its features are the ones really granted."""
 
     profile: DeviceProfile
+    cadence: Cadence | None
+    """None where nothing is paced."""
 
 
 class Done(_Message, frozen=True):

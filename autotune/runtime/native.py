@@ -17,7 +17,7 @@ from autotune.model import DTYPE_BYTES, Compiler, DeviceProfile, Plan, SubgroupM
 from autotune.runtime import adapters, matrix_check
 from autotune.runtime.buffers import DataBuffers, poisoned
 from autotune.runtime.clock import Pacer, Stopwatch
-from autotune.runtime.messages import Samples
+from autotune.runtime.messages import Cadence, Samples
 
 _LAYOUT_TYPES = {
     "uniform": "uniform",
@@ -58,9 +58,9 @@ class NativeRuntime:
         self._adapters = sorted(listed, key=lambda pair: adapters.preference(pair[0]))
         return tuple(profile for profile, _ in self._adapters)
 
-    def open(self, index: int) -> DeviceProfile:
-        """Open an adapter of the list. Optional features are asked for only where listed, and as few
-        as possible given up when the request is refused: a listed feature is a maybe.
+    def open(self, index: int, cadence: Cadence | None) -> DeviceProfile:
+        """Open an adapter of the list, whose cadence may be known. Optional features are asked for only where
+        listed, and as few as possible given up when the request is refused: a listed feature is a maybe.
         """
         profile, adapter = self._adapters[index]
         listed = [name for name in adapters.FEATURES if name in adapter.features]
@@ -76,12 +76,17 @@ class NativeRuntime:
         self._profile = adapters.opened(profile, wanted)
         self._stopwatch = Stopwatch(self._api, self._device, ticks_per_second=self._ticks_per_second())
         if not self._profile.is_cpu:  # a software adapter has no clocks of its own
-            self._pacer = Pacer(self._api, self._device, self._stopwatch)
+            self._pacer = Pacer(self._api, self._device, self._stopwatch, cadence)
         if "subgroups" in self._profile.features:
             self._profile = msgspec.structs.replace(self._profile, subgroup_size=self._probe_subgroup_size())
         if self._profile.subgroup_matrix:
             self._profile = msgspec.structs.replace(self._profile, subgroup_matrix=self._right_matrices())
         return self._profile
+
+    @property
+    def cadence(self) -> Cadence | None:
+        """Of the adapter that is open; None where nothing is paced."""
+        return None if self._pacer is None else self._pacer.cadence
 
     def load(self, contents: dict[str, memoryview]) -> None:
         """Replace all data buffers. What they hold now is also what outputs are reset to."""

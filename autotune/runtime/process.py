@@ -11,10 +11,9 @@ import threading
 import time
 from collections import deque
 from collections.abc import Mapping
-from contextlib import AbstractContextManager
 from io import BufferedReader
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import IO, cast
 
 from msgspec import Struct
 
@@ -202,9 +201,19 @@ def choose(profiles: tuple[DeviceProfile, ...], selector: str | None, runtime: s
     raise NoAdapter(f"no adapter matches {selector!r}; there are {known}")
 
 
-Gate = AbstractContextManager[Any]
-"""Held while something runs on an adapter that several workers use; a `threading.RLock`."""
-_OPEN: Gate = contextlib.nullcontext()
+class Gate:
+    """What the workers of one adapter share; it is held while something of one of them runs there."""
+
+    def __init__(self) -> None:
+        self.cadence: messages.Cadence | None = None
+        """Of the adapter, once one of them has opened it; what the others then need not learn again."""
+        self._lock = threading.RLock()
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
 
 
 class WorkerRuntime:
@@ -222,7 +231,8 @@ class WorkerRuntime:
         """`index` is a place in the list of adapters, instead of a selector. Where several workers use one
         adapter, they hold one `gate` while something of theirs runs on it."""
         self.restarts = 0
-        self._gate: Gate = gate or _OPEN
+        self._alone = gate is None
+        self._gate = gate or Gate()
         self._runtime = runtime
         self._contents: Mapping[str, bytes] = {}
         self._handles = 0
@@ -292,12 +302,20 @@ class WorkerRuntime:
             self._worker.kill()
             self._worker = None
 
-    def share(self, gate: Gate | None) -> None:
-        """Say whether other workers use the adapter too, and through which gate. Call it between requests."""
-        self._gate = gate or _OPEN
+    def share(self) -> Gate:
+        """What workers pass that use the adapter too, until `unshare`. Call both between requests."""
+        self._be_alone(False)
+        return self._gate
+
+    def unshare(self) -> None:
+        """Say that no other worker uses the adapter any more."""
+        self._be_alone(True)
+
+    def _be_alone(self, alone: bool) -> None:
+        self._alone = alone
         if self._worker is not None:
             with contextlib.suppress(CandidateFailed):  # a new worker is told at its start
-                self._ask("run", messages.Pace(gate is None), self.deadlines.start)
+                self._ask("run", messages.Pace(alone), self.deadlines.start)
 
     def alike(self, count: int) -> list[int]:
         """Places in the list of this many adapters of the same model, driver and limits, this one first.
@@ -333,9 +351,10 @@ class WorkerRuntime:
         return None if self._worker is None else self._worker.pid
 
     def _open(self, worker: Worker) -> DeviceProfile:
-        reply = worker.ask(messages.Open(self.index), Deadlines().start)
+        reply = worker.ask(messages.Open(self.index, self._gate.cadence), Deadlines().start)
         if isinstance(reply, messages.Opened):
-            worker.ask(messages.Pace(self._gate is _OPEN), Deadlines().start)
+            self._gate.cadence = reply.cadence
+            worker.ask(messages.Pace(self._alone), Deadlines().start)
             return reply.profile
         raise WorkerError(f"the adapter cannot be opened: {getattr(reply, 'reason', reply)}")
 

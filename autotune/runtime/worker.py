@@ -52,8 +52,8 @@ def _answer(runtime: NativeRuntime, request: messages.Request) -> messages.Reply
     match request:
         case messages.ListAdapters():
             return messages.Adapters(runtime.adapters())
-        case messages.Open(index):
-            return messages.Opened(runtime.open(index))
+        case messages.Open(index, cadence):
+            return messages.Opened(runtime.open(index, cadence), runtime.cadence)
         case messages.Pace(on):
             runtime.keeps_pace = on
         case messages.Load(contents):
