@@ -108,6 +108,12 @@ def test_what_is_no_file_is_no_suite(tmp_path):
         suite.read(tmp_path / "none")
 
 
+def test_the_suite_of_the_benchmarks_is_one():
+    problems = suite.read(Path(__file__).parents[1] / "benchmarks" / "llama-8b-f16.toml")
+    assert len(problems) == 12
+    assert {problem.dtype for problem in problems} == {"f16"}
+
+
 def test_near_problems_follow_each_other():
     sizes = (64, 4096, 128, 2048, 256, 1024, 512)
     chain = suite.ordered(GemmProblem(m=size, n=size, k=size) for size in sizes)
