@@ -4,8 +4,10 @@ Values live in TOML, where people edit and comment them; legality lives in Pytho
 and yields reasons. Points are index-coded, so that a sampler knows 64 lies between 32 and 128.
 """
 
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from functools import cached_property
 from math import prod
 from typing import Any
 
@@ -53,17 +55,32 @@ class Space:
     def __contains__(self, point: Point) -> bool:
         return point in self._members
 
+    @cached_property
+    def used(self) -> dict[str, tuple[tuple[int, ...], ...]]:
+        """For each variant with legal points, and each of its axes, the indices that these have, ascending.
+
+        Rules and limits often leave few of an axis's values, or none of a variant: what is left is the space.
+        """
+        by_variant: dict[str, list[tuple[int, ...]]] = {}
+        for variant, indices in self.points:
+            by_variant.setdefault(variant, []).append(indices)
+        return {
+            variant: tuple(tuple(sorted(set(column))) for column in zip(*rows, strict=True))
+            for variant, rows in by_variant.items()
+        }
+
     def neighbours(self, point: Point) -> list[Point]:
-        """Legal points that differ on one axis: by one step where the axis is ordered, by some where not."""
+        """Legal points that differ on one axis: by one step between values that legal points have where the
+        axis is ordered, by some where not."""
         variant, indices = point
         found = []
-        for position, axis in enumerate(self.axes[variant]):
+        for position, (axis, used) in enumerate(zip(self.axes[variant], self.used[variant], strict=True)):
             here = indices[position]
             reach = 1 if axis.ordered else _REACH
-            steps = range(max(here - reach, 0), min(here + reach + 1, len(axis.values)))
-            for step in steps:
+            below, above = bisect_left(used, here), bisect_right(used, here)
+            for step in (*used[max(below - reach, 0) : below], *used[above : above + reach]):
                 other = (variant, (*indices[:position], step, *indices[position + 1 :]))
-                if step != here and other in self._members:
+                if other in self._members:
                     found.append(other)
         return found
 

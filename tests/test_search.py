@@ -209,6 +209,28 @@ def test_products_and_quotients_of_two_axes_are_told_apart_from_their_values() -
         assert (times, by) == pytest.approx(((x + y) / 4, (x - y + 2) / 4))
 
 
+def test_values_and_variants_that_no_legal_point_has_are_as_if_they_were_not_listed() -> None:
+    listed = {
+        "a": (Axis("x", (1, 2, 4, 8, 16)), Axis("how", ("one", "two", "three")), Axis("z", (3, 5))),
+        "b": (Axis("x", (1, 2)), Axis("w", (1, 2, 3, 4))),
+    }
+    left = {"a": (Axis("x", (1, 4, 16)), Axis("how", ("one", "three")))}
+    legal = [("a", (x, how, 1)) for x in (0, 2, 4) for how in (0, 2)]
+    same = [("a", (x, how)) for x in range(3) for how in range(2)]
+    space, small = Space(listed, legal), Space(left, same)
+    one, other = Encoding(space), Encoding(small)
+    assert one.axes == other.axes == 2
+    assert np.array_equal(one.of(range(6)), other.of(range(6)))
+    assert np.array_equal(one.prior_weights, other.prior_weights)
+    for point, alike in zip(legal, same, strict=True):
+        assert [legal.index(near) for near in space.neighbours(point)] == [
+            same.index(near) for near in small.neighbours(alike)
+        ]
+    between = one.of_point(("a", (1, 0, 0)))  # what a borrowed sampler draws need not be legal
+    assert np.array_equal(between, one.of_point(("a", (2, 0, 0))))
+    assert one.of_point(("b", (1, 3))).shape == between.shape
+
+
 @settings(max_examples=40, deadline=None)
 @given(space=spaces(), data=st.data())
 def test_one_point_is_encoded_as_it_is_among_others(space: Space, data: st.DataObject) -> None:

@@ -3,13 +3,15 @@
 - An ordered axis has one column for each step between neighbouring values, 0 before and 1 after it, so that
   the squared distance grows by the same amount at each step: tuning parameters have cliffs. An unordered one
   has a column for each value. Of axes with very many values, several share a column. An axis that several
-  variants share has its columns once, so they learn from each other.
+  variants share has its columns once, so they learn from each other. Values that no legal point has, and axes
+  that do not vary, have none.
 - Two axes of numbers have two more columns: the logarithms of their product and of their quotient. Kernels
   feel their parameters through those: the invocations of a workgroup are a product, the work of each one is a
   quotient. On recorded and simulated spaces this is what made the search find fast configs sooner.
 """
 
 import math
+from bisect import bisect_left
 from collections.abc import Sequence
 from itertools import combinations
 
@@ -36,6 +38,7 @@ class _Block(Struct, frozen=True):
     name: str
     table: Array
     places: dict[Value, int]
+    """Of every value; what no legal point has stands where the next one that they have does."""
     logarithms: Array | None
     """Of the values, centred; None where they are no numbers above 0, or too few."""
 
@@ -53,8 +56,8 @@ class Encoding:
         self._codes = self._encode(space.points)
         numeric = [i for i, block in enumerate(self._blocks) if block.logarithms is not None]
         together = [
-            {block.name for block in self._blocks if _position(axes, block.name) is not None}
-            for axes in space.axes.values()
+            {block.name for block in self._blocks if _position(space.axes[variant], block.name) is not None}
+            for variant in space.used
         ]
         self._pairs = [
             (i, j)
@@ -119,7 +122,7 @@ class Encoding:
                 if block.name == "":
                     codes[rows, column] = block.places[variant]
                 elif position is None:
-                    codes[rows, column] = len(block.places)
+                    codes[rows, column] = len(block.table) - 1
                 else:
                     values = self._space.axes[variant][position].values
                     places = np.array([block.places[value] for value in values], dtype=np.int32)
@@ -133,22 +136,29 @@ def _position(axes: Sequence[Axis], name: str) -> int | None:
 
 def _blocks(space: Space) -> list[_Block]:
     """The axes ('' for the choice of a variant); those with one value tell nothing."""
-    union: dict[str, list[Axis]] = {}
-    for axes in space.axes.values():
-        for axis in axes:
-            union.setdefault(axis.name, []).append(axis)
-    blocks = [_block("", list(space.axes), ordered=False)]
-    for name, same in union.items():
-        values = list(dict.fromkeys(value for axis in same for value in axis.values))
-        blocks.append(_block(name, values, ordered=all(axis.ordered for axis in same)))
-    return [block for block in blocks if len(block.places) > 1]
+    every: dict[str, list[Axis]] = {}
+    used: dict[str, dict[Value, None]] = {}
+    for variant, axes in space.axes.items():
+        for axis, indices in zip(axes, space.used.get(variant) or [()] * len(axes), strict=True):
+            every.setdefault(axis.name, []).append(axis)
+            used.setdefault(axis.name, {}).update(dict.fromkeys(axis.values[index] for index in indices))
+    blocks = [_block("", list(space.used), list(space.axes), ordered=False)] if len(space.used) > 1 else []
+    for name, values in used.items():
+        if len(values) > 1:
+            same = every[name]
+            known = dict.fromkeys(value for axis in same for value in axis.values)
+            ordered = all(axis.ordered for axis in same)
+            blocks.append(_block(name, list(values), list(known), ordered=ordered))
+    return blocks
 
 
-def _block(name: str, values: Sequence[Value], *, ordered: bool) -> _Block:
+def _block(name: str, values: Sequence[Value], known: Sequence[Value], *, ordered: bool) -> _Block:
+    """`values` are those that legal points have, among those `known`."""
     count = len(values)
     logarithms = None
     if ordered:
         values = sorted(values)
+        places = {value: min(bisect_left(values, value), count - 1) for value in known}
         table = _steps(count)
         numbers = [float(value) for value in values]
         if count >= _FEWEST_VALUES and numbers[0] > 0:
@@ -156,9 +166,10 @@ def _block(name: str, values: Sequence[Value], *, ordered: bool) -> _Block:
             middle = (logs[0] + logs[-1]) / 2
             logarithms = np.append(logs - middle, 0.0)
     else:
+        places = dict.fromkeys(known, 0) | {value: place for place, value in enumerate(values)}
         table = math.sqrt(0.5) * np.eye(min(count, _MOST_COLUMNS))[np.arange(count) % _MOST_COLUMNS]
     table = np.vstack([table, table.mean(axis=0)])  # a variant that lacks the axis lies amid all its values
-    return _Block(name, table, {value: place for place, value in enumerate(values)}, logarithms)
+    return _Block(name, table, places, logarithms)
 
 
 def _steps(count: int) -> Array:
