@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import cached_property
 from math import prod
+from operator import itemgetter
 from typing import Any
 
 import msgspec
@@ -65,7 +66,10 @@ class Space:
         for variant, indices in self.points:
             by_variant.setdefault(variant, []).append(indices)
         return {
-            variant: tuple(tuple(sorted(set(column))) for column in zip(*rows, strict=True))
+            variant: tuple(
+                tuple(sorted(set(map(itemgetter(position), rows))))
+                for position in range(len(self.axes[variant]))
+            )
             for variant, rows in by_variant.items()
         }
 
