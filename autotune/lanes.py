@@ -142,7 +142,7 @@ def lanes_for(bench: Bench, *, jobs: int | None = None, workers: int = 1) -> Lan
         jobs = automatic_jobs(runtime.profile, data_bytes=bench.data_bytes, cores=cores)
     if jobs * len(indices) == 1:
         return Lanes((Here(bench),), 1)
-    gates = {index: runtime.share() if index == runtime.index else Gate() for index in indices}
+    gates = {index: Gate() for index in indices} | {runtime.index: runtime.share()}
 
     def opener(index: int) -> Callable[[], Bench]:
         return lambda: _beside(bench, runtime.another(index, gates[index]))

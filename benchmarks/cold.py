@@ -27,7 +27,7 @@ from autotune.entry import Entry
 from autotune.errors import AutotuneError
 from autotune.kernels.gemm import GEMM, GemmProblem
 from autotune.model import DeviceProfile
-from autotune.runtime.process import WorkerRuntime
+from autotune.runtime.process import WorkerRuntime, choose, list_adapters
 
 PARTS = ("autotune", "templates", "search_spaces", "cache")
 
@@ -94,9 +94,8 @@ def main(
         runs.append([*shlex.split(long_options), *chosen])
     try:
         with tempfile.TemporaryDirectory() as folder:
-            runtime = WorkerRuntime(adapter)
-            runtime.close()  # which keeps the GPU busy otherwise
-            package = stranger(Path(folder), runtime.profile)
+            profiles = list_adapters()
+            package = stranger(Path(folder), profiles[choose(profiles, adapter)])
             found = [search(package, size, options) for options in runs]
         runtime = WorkerRuntime(adapter)
         try:
@@ -113,11 +112,8 @@ def main(
         if final is None:
             raise click.ClickException(f"the winner of {one.command} failed in the comparison")
         click.echo(f"  {console.seconds(final.seconds):>9}  {one.command} ({one.seconds:.1f} s)")
-        config = msgspec.to_builtins(one.entry.config)
-        rows.append(
-            {"command": one.command, "command_seconds": round(one.seconds, 1), "seconds": final.seconds}
-            | {"config": config}
-        )
+        row = {"command": one.command, "command_seconds": round(one.seconds, 1), "seconds": final.seconds}
+        rows.append({**row, "config": msgspec.to_builtins(one.entry.config)})
     if out is not None:
         device = msgspec.to_builtins(runtime.profile)
         date = time.strftime("%Y-%m-%d")

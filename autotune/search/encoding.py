@@ -38,7 +38,8 @@ class _Block(Struct, frozen=True):
     name: str
     table: Array
     places: dict[Value, int]
-    """Of every value; what no legal point has stands where the next one that they have does."""
+    """Of every value. One that no legal point has stands where the next that one has does, or the first where
+    values have no order."""
     logarithms: Array | None
     """Of the values, centred; None where they are no numbers above 0, or too few."""
 
@@ -56,7 +57,11 @@ class Encoding:
         self._codes = self._encode(space.points)
         numeric = [i for i, block in enumerate(self._blocks) if block.logarithms is not None]
         together = [
-            {block.name for block in self._blocks if _position(space.axes[variant], block.name) is not None}
+            {
+                block.name
+                for block, position in zip(self._blocks, self._positions[variant], strict=True)
+                if position is not None
+            }
             for variant in space.used
         ]
         self._pairs = [
